@@ -1,0 +1,1 @@
+"""A pytest plugin that finds out what an event store really does."""
