@@ -51,10 +51,10 @@ class Backend(ABC):
     known_failing: ClassVar[Mapping[str, str]] = {}
     """Rules that are known to fail, each with the reason; one that passes is a failure."""
 
-    async def start(self) -> None:
+    async def start(self) -> None:  # noqa: B027
         """Start what all storages need (a server), once a session."""
 
-    async def stop(self) -> None:
+    async def stop(self) -> None:  # noqa: B027
         """Stop what `start` started."""
 
     @abstractmethod
