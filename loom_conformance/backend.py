@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Set
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
-from .spi import EventStore
+from .spi import EventStore, LeaseStore
 
 
 class Backend(ABC):
@@ -92,6 +92,14 @@ class Scoping(Protocol):
 
     def scoping(self, store: EventStore, tenant: str) -> EventStore:
         """Wrap a handle for one tenant."""
+
+
+@runtime_checkable
+class Leasing(Protocol):
+    """A backend whose storages keep leases too."""
+
+    async def connect_leases(self, address: str) -> LeaseStore:
+        """Open one more handle on a storage's leases; any process may call it."""
 
 
 @runtime_checkable

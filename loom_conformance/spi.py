@@ -374,6 +374,31 @@ def abilities(handle: object) -> frozenset[str]:
     return frozenset(name for name in ABILITIES if has_ability(handle, name))
 
 
+# --- Leases -----------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class LeaseStore(Protocol):
+    """Named leases with a time to live, judged by the storage's own clock.
+
+    A lease is live from a claim until its time to live is over or its holder releases it. Names
+    and holders are text of 1 to 255 Unicode scalar values but U+0000, compared code point by code
+    point; `ttl` is in seconds and greater than 0. Anything else is a `ValueError`.
+    """
+
+    async def claim(self, name: str, holder: str, ttl: float, /) -> bool:
+        """Take the lease if nobody's is live, the holder's own included; whether it was taken."""
+
+    async def renew(self, name: str, holder: str, ttl: float, /) -> bool:
+        """Let a live lease end `ttl` from now; `False` if the holder's is not live any more."""
+
+    async def release(self, name: str, holder: str, /) -> bool:
+        """End the holder's lease; `False` if the holder's is not live any more."""
+
+    async def close(self) -> None:
+        """Release the handle, not the leases; a second call does nothing."""
+
+
 # --- Errors -----------------------------------------------------------------------------------
 
 
