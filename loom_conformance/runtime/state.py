@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from ..spi import EventEnvelope, EventStore, JsonValue
@@ -26,7 +25,6 @@ _ENDS: Final[Mapping[str, Status]] = {
     EXECUTION_FAILED: "failed",
     EXECUTION_CANCELLED: "cancelled",
 }
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,8 @@ class ExecutionState:
     status: Status
     workflow: str
     input: JsonValue = None
-    steps: Mapping[str, JsonValue] = _NOTHING
-    timers: Mapping[str, datetime] = _NOTHING
+    steps: Mapping[str, JsonValue] = field(default_factory=dict)
+    timers: Mapping[str, datetime] = field(default_factory=dict)
     fired: frozenset[str] = frozenset()
     result: JsonValue = None
     error: str | None = None
