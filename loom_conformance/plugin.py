@@ -1,0 +1,326 @@
+"""The pytest plugin: options, markers, what tests are selected, and what is shown of them.
+
+It does nothing in a project without tests of the kit, and imports no suite.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from .lab import selection
+from .lab.selection import Selection, SelectionError
+from .lab.settings import DEPTHS, Settings
+
+if TYPE_CHECKING:
+    from .report.recorder import Recorder
+
+OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "backend": ("SPEC", "the backend to test: memory, sqlite, postgres or MODULE:CLASS"),
+    "profile": ("NAME", "test only the rules of this profile; may be given again"),
+    "rule": ("ID", "test only this rule, such as FENCE-8; may be given again"),
+    "path": ("NAME", "test only on this write path, such as batch-first; may be given again"),
+    "seed": ("N", "the seed of generated values and orders; shown with every failure"),
+    "depth": ("DEPTH", "how many rounds and examples: quick, default or thorough"),
+    "deadline": ("SECONDS", "how long one call may take; raise it for a slow store"),
+    "report": ("PATH", "write the report to PATH (.json); may be given again"),
+    "stream": ("PATH", "append each event of the run to PATH as a line of JSON"),
+}
+"""Every `--loom-NAME`, which also stands as `loom_NAME` in an ini file."""
+
+MANY: Final = ("profile", "rule", "path", "report")
+
+_RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
+_SELECTION = pytest.StashKey[Selection]()
+_BEGAN = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the `--loom-…` options and their ini equivalents."""
+    group = parser.getgroup("loom-conformance", "conformance of Loom event stores")
+    for name, (metavar, text) in OPTIONS.items():
+        group.addoption(
+            f"--loom-{name}",
+            action="append" if name in MANY else "store",
+            default=None,
+            metavar=metavar,
+            help=text,
+        )
+        if name in MANY:
+            parser.addini(f"loom_{name}", f"{text} (one a line)", type="linelist", default=[])
+        else:
+            parser.addini(f"loom_{name}", text, type="string", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, and settle what the run is asked for."""
+    config.addinivalue_line("markers", "loom_rule(id): a test of this rule of Loom's contract")
+    config.addinivalue_line("markers", "loom_profile(name): a test of this profile of rules")
+    chosen = Selection(_backend(config), _settings(config))
+    config.option.loom_seed = str(chosen.settings.seed)
+    selection.enter(chosen)
+    config.stash[_SELECTION] = chosen
+    config.stash[_BEGAN] = time.time()
+    config.pluginmanager.register(_Listener(config), "loom-conformance-listener")
+    _check_choice(config)
+    for path in _many(config, "report"):
+        _check_report(Path(path))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave the selection, for the run around this one."""
+    if _SELECTION in config.stash:
+        selection.leave(config.stash[_SELECTION])
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what the kit was asked for, where it was asked at all."""
+    if not any(
+        _many(config, name) if name in MANY else _one(config, name)
+        for name in OPTIONS
+        if name not in ("seed", "stream")
+    ):
+        return None
+    spec = _one(config, "backend")
+    return f"loom-conformance: {f'backend {spec}, ' if spec else ''}{_told_settings(config)}"
+
+
+def pytest_report_collectionfinish(
+    config: pytest.Config, items: Sequence[pytest.Item]
+) -> str | None:
+    """Say how many tests of the kit there are, where the header did not know yet."""
+    rules = [marker.args[0] for item in items if (marker := item.get_closest_marker("loom_rule"))]
+    if not rules:
+        return None
+    return (
+        f"loom-conformance: {len(rules)} tests of {len(set(rules))} rules, {_told_settings(config)}"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the kit that were not asked for; no other test is touched."""
+    choice = _recorder(config).run.choice if _has_choice(config) else None
+    if choice is None:
+        return
+    from .report.recorder import kit_test
+
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        test = kit_test(item)
+        wanted = test is None or choice.wants(test.rule, test.path)
+        (kept if wanted else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn what a test of the kit raised into an outcome."""
+    report = yield
+    if item.get_closest_marker("loom_rule") is not None:
+        from .report.recorder import kit_test
+
+        test = kit_test(item)
+        if test is not None:
+            _recorder(item.config).record(item, test, call, report)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: Any) -> Any:
+    """Call the kit's outcomes by their names."""
+    if not hasattr(report, "loom"):
+        return None
+    from .report.recorder import status
+
+    return status(report)
+
+
+class _Listener:
+    """The hooks that have no access to the configuration of their own."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Tell those who follow the run which test begins."""
+        if _one(self._config, "stream"):
+            _recorder(self._config).begun(str(nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take in what a test found, here or in an xdist worker."""
+        if hasattr(report, "loom") or report.when not in ("setup", "call", "teardown"):
+            _recorder(self._config).take(report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Close the account and write the reports; a run that found a fault never ends well."""
+    config = session.config
+    if _RECORDER not in config.stash or _recorder(config).worker:
+        return
+    recorder = _recorder(config)
+    recorder.end()
+    if recorder.run.fails and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if recorder.run.subjects:
+        from .report.files import write_reports
+
+        write_reports(recorder.run, [Path(path) for path in _many(config, "report")])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Show the summary and the certificate of each backend."""
+    if _RECORDER not in config.stash or _recorder(config).worker:
+        return
+    recorder = _recorder(config)
+    from .report import terminal
+    from .report.document import document
+    from .report.outcomes import Outcome
+
+    unshown = (Outcome.INCONCLUSIVE, Outcome.ADVICE, Outcome.KNOWN_FAILING)
+    for key in recorder.run.subjects:
+        report = document(recorder.run, key)
+        terminalreporter.section(f"loom-conformance: {report['backend']['name']}", sep="=")
+        for text in terminal.failures(report, unshown):
+            for line in [*text, ""]:
+                terminalreporter.line(line)
+        for line in terminal.summary(report):
+            terminalreporter.line(line)
+    if not recorder.run.subjects and _one(config, "backend"):
+        terminalreporter.section("loom-conformance")
+        terminalreporter.line("No test of the kit ran: there is no certificate.")
+    for path in _many(config, "report") if recorder.run.subjects else ():
+        terminalreporter.line(f"report      {path}")
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+def _one(config: pytest.Config, name: str) -> str:
+    given = config.getoption(f"loom_{name}")
+    return str(given if given is not None else config.getini(f"loom_{name}")).strip()
+
+
+def _many(config: pytest.Config, name: str) -> list[str]:
+    given = config.getoption(f"loom_{name}")
+    values: Iterable[str] = given if given is not None else config.getini(f"loom_{name}")
+    if name == "report":
+        return list(values)
+    parts = [part.strip() for value in values for part in value.split(",") if part.strip()]
+    return [part.upper() for part in parts] if name == "rule" else parts
+
+
+def _backend(config: pytest.Config) -> Any:
+    spec = _one(config, "backend")
+    if not spec:
+        return None
+    try:
+        return selection.select(spec)
+    except SelectionError as error:
+        raise pytest.UsageError(f"--loom-backend: {error}") from error
+
+
+def _settings(config: pytest.Config) -> Settings:
+    given: dict[str, Any] = {}
+    seed, depth, deadline = (_one(config, name) for name in ("seed", "depth", "deadline"))
+    if seed:
+        if not seed.isascii() or not seed.isdigit():
+            raise pytest.UsageError(f"--loom-seed must be a whole number from 0, not {seed!r}")
+        given["seed"] = int(seed)
+    if depth:
+        if depth not in DEPTHS:
+            raise pytest.UsageError(f"--loom-depth must be {_either(DEPTHS)}, not {depth!r}")
+        given["depth"] = depth
+    if deadline:
+        try:
+            given["deadline"] = float(deadline)
+        except ValueError:
+            given["deadline"] = 0.0
+        if not 0 < given["deadline"] < 86_400:
+            raise pytest.UsageError(
+                f"--loom-deadline must be a number of seconds above 0, not {deadline!r}"
+            )
+    return Settings(**given)
+
+
+def _has_choice(config: pytest.Config) -> bool:
+    return any(_many(config, name) for name in ("profile", "rule", "path"))
+
+
+def _check_choice(config: pytest.Config) -> None:
+    """Refuse a profile, rule or path that does not exist.
+
+    Raises:
+        pytest.UsageError: with the nearest name that does.
+    """
+    if not _has_choice(config):
+        return
+    from .contract.rules import PROFILES, rules
+    from .lab.paths import WRITE_PATHS
+
+    known: dict[str, Iterable[str]] = {
+        "profile": PROFILES,
+        "rule": rules(),
+        "path": [path.name for path in WRITE_PATHS],
+    }
+    for name, values in known.items():
+        for value in _many(config, name):
+            if value not in values:
+                near = difflib.get_close_matches(value, values)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(values)}"
+                raise pytest.UsageError(f"--loom-{name}: there is no {name} {value!r}; {hint}")
+
+
+def _check_report(path: Path) -> None:
+    """Refuse a report path now rather than at the end of the run.
+
+    Raises:
+        pytest.UsageError: the kind is unknown, or the folder does not exist.
+    """
+    from .report.files import KINDS
+
+    if path.suffix not in KINDS:
+        raise pytest.UsageError(
+            f"--loom-report: {str(path)!r} must end in {_either(KINDS)}, to say the kind"
+        )
+    if not path.absolute().parent.is_dir():
+        raise pytest.UsageError(f"--loom-report: there is no folder {str(path.parent)!r}")
+
+
+def _either(names: Iterable[str]) -> str:
+    from .report.text import listed
+
+    return listed(names, "or")
+
+
+def _told_settings(config: pytest.Config) -> str:
+    settings = config.stash[_SELECTION].settings
+    return f"seed {settings.seed}, {settings.depth} depth"
+
+
+def _recorder(config: pytest.Config) -> Recorder:
+    """This process's recorder, made when it is first needed."""
+    if _RECORDER not in config.stash:
+        from .report.recorder import Recorder
+        from .report.run import Choice
+
+        stream = _one(config, "stream")
+        config.stash[_RECORDER] = Recorder.begin(
+            config.stash[_SELECTION].settings,
+            Choice(*(tuple(_many(config, name)) for name in ("profile", "rule", "path"))),
+            began=config.stash[_BEGAN],
+            worker=hasattr(config, "workerinput"),
+            spec=_one(config, "backend"),
+            stream=Path(stream) if stream else None,
+        )
+    return config.stash[_RECORDER]

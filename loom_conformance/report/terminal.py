@@ -1,0 +1,116 @@
+"""The report as plain text: what fits a terminal of 80 columns and a CI log alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .document import Document
+from .outcomes import WORST_FIRST, Outcome
+from .text import WIDTH, counted, listed, printable, wrapped
+
+QUIET = (Outcome.PASSED, Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.NOT_RUN)
+"""Outcomes whose rules are counted, and not listed one by one."""
+
+MARGIN = 13
+"""Columns of the first column of the tables."""
+
+
+def summary(report: Document, width: int = WIDTH) -> list[str]:
+    """The profiles with their counts, every rule that did not pass, and the certificate."""
+    backend = report["backend"]
+    build = f" ({backend['build']})" if backend["build"] else ""
+    lines = [
+        *wrapped(f"{backend['spec']}{build}", _first("backend"), width=width),
+        *wrapped(
+            f"seed {report['seed']}, {report['depth']} depth, rule set "
+            f"{report['rule_set_digest']}, {report['duration_s']:.1f} s",
+            _first("run"),
+            width=width,
+        ),
+    ]
+    chosen = _selection(report)
+    if chosen:
+        lines += wrapped(chosen, _first("selected"), width=width)
+    if report["declarations"]["durability"]:
+        lines += wrapped(report["declarations"]["durability"], _first("power loss"), width=width)
+    lines.append("")
+    for profile in report["profiles"]:
+        lines += wrapped(_counts(report, profile), _first(profile["profile"]), width=width)
+    for outcome in WORST_FIRST:
+        if outcome not in QUIET:
+            lines += _rules(report, outcome, width)
+    lines.append("")
+    lines += wrapped(report["certificate"]["line"], _first("certificate"), width=width)
+    return lines
+
+
+def failures(
+    report: Document, outcomes: Iterable[Outcome] = (Outcome.FAILED,), width: int = WIDTH
+) -> list[list[str]]:
+    """One failure text a rule, each with the other write paths on which the rule is broken."""
+    wanted = {outcome.value for outcome in outcomes}
+    texts = []
+    for rule in report["rules"]:
+        told = [one for one in rule["failures"] if one["outcome"] in wanted]
+        if not told:
+            continue
+        lines = str(told[0]["text"]).splitlines()
+        others = [_place(one) for one in told[1:]]
+        if others:
+            lines += wrapped(f"The same rule also fails on {listed(others)}.", "  ", width=width)
+        texts.append(lines)
+    return texts
+
+
+def _first(label: str) -> str:
+    return f"{label:<{MARGIN}}"
+
+
+def _place(failure: dict[str, Any]) -> str:
+    return str(failure["path"] or failure["test"])
+
+
+def _selection(report: Document) -> str:
+    return "; ".join(
+        f"{name} {', '.join(chosen)}" for name, chosen in report["selection"].items() if chosen
+    )
+
+
+def _counts(report: Document, profile: dict[str, Any]) -> str:
+    """`38 passed, 1 failed`, or the reason where all of a profile is left out."""
+    counts = profile["outcomes"]
+    parts = []
+    for outcome in (Outcome.PASSED, *(one for one in WORST_FIRST if one is not Outcome.PASSED)):
+        if outcome in counts:
+            parts.append(f"{counts[outcome]} {outcome}")
+    told = ", ".join(parts) or "no rules"
+    if len(counts) == 1:
+        only = next(iter(counts))
+        if only in (Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.NOT_RUN):
+            reasons = _reasons(report, profile["profile"])
+            told = f"{only}: {reasons[0]}" if len(reasons) == 1 else str(only)
+    return told
+
+
+def _reasons(report: Document, profile: str) -> Sequence[str]:
+    reasons = {
+        str(rule["reason"]): None
+        for rule in report["rules"]
+        if rule["profile"] == profile and rule["reason"]
+    }
+    return list(reasons)
+
+
+def _rules(report: Document, outcome: Outcome, width: int) -> list[str]:
+    found = [rule for rule in report["rules"] if rule["outcome"] == outcome]
+    if not found:
+        return []
+    lines = ["", f"{outcome} ({counted(len(found), 'rule')})"]
+    for rule in found:
+        bad = [one["path"] for one in rule["paths"] if one["outcome"] == outcome]
+        good = len(rule["paths"]) - len(bad)
+        where = f" [{', '.join(bad)}]" if bad and good else ""
+        told = printable(f"{rule['reason']}{where}")
+        lines += wrapped(told, f"  {rule['id']:<{MARGIN - 2}}", width=width)
+    return lines
