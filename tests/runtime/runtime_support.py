@@ -20,6 +20,16 @@ from loom_conformance.spi import (
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+class Armed:
+    """A timer that a task waits for."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+
+    def cancel(self) -> None:
+        self.task.cancel()
+
+
 class ManualClock:
     """Time that moves only when it is told to."""
 
@@ -35,12 +45,12 @@ class ManualClock:
         self.sleepers.append((self.time + timedelta(seconds=seconds), woken))
         await woken
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Task[None]:
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Armed:
         async def later() -> None:
             await self.sleep(seconds)
             callback()
 
-        return asyncio.create_task(later())
+        return Armed(asyncio.create_task(later()))
 
     async def advance(self, seconds: float) -> None:
         """Let time pass and everybody run who waited for it."""
