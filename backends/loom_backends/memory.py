@@ -1,0 +1,190 @@
+"""An event store in this process's memory, and its backend."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import ClassVar, Final, NamedTuple
+
+from loom_conformance.backend import Backend
+from loom_conformance.spi import (
+    FENCE_KEY,
+    MAX_SEQUENCE,
+    DuplicateEnvelopeIdError,
+    DuplicateSequenceError,
+    EventEnvelope,
+    StaleFenceError,
+    StoreClosedError,
+    check_envelope,
+    check_key,
+    decode_json,
+    encode_json,
+)
+
+
+class Record(NamedTuple):
+    """An envelope as it is kept: its JSON as text, so that nobody can change it from outside."""
+
+    execution_id: str
+    sequence: int
+    id: str
+    kind: str
+    timestamp: datetime
+    payload: str
+    metadata: str
+    fence: int | None
+
+
+@dataclass(slots=True)
+class Log:
+    """One execution's records, and their sequences in order."""
+
+    records: dict[int, Record] = field(default_factory=dict)
+    sequences: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MemoryStorage:
+    """What the handles of one storage share."""
+
+    logs: dict[str, Log] = field(default_factory=dict)
+    ids: set[str] = field(default_factory=set)
+    fences: dict[str, int] = field(default_factory=dict)
+
+
+class MemoryEventStore:
+    """One handle on a `MemoryStorage`.
+
+    No method suspends between its check and its write, so each is atomic on the event loop that
+    all handles of the storage share. Envelopes are kept as encoded records: they are values.
+    """
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self.storage = storage
+        self.closed = False
+
+    async def append(self, envelope: EventEnvelope, /) -> None:
+        """Store one envelope."""
+        self._write([self._encode(envelope)])
+
+    async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        """Store all envelopes or none."""
+        self._write([self._encode(envelope) for envelope in envelopes])
+
+    async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
+        """The execution's envelopes with `sequence >= first`, ascending."""
+        return await self.read_range(execution_id, first, MAX_SEQUENCE)
+
+    async def read_range(
+        self, execution_id: str, first: int, last: int, /
+    ) -> Sequence[EventEnvelope]:
+        """The execution's envelopes with `first <= sequence <= last`, ascending."""
+        self._check_open()
+        check_key("execution_id", execution_id)
+        log = self.storage.logs.get(execution_id, Log())
+        low, high = bisect_left(log.sequences, first), bisect_right(log.sequences, last)
+        return [self._decode(log.records[sequence]) for sequence in log.sequences[low:high]]
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        """The execution's new current token; older ones are stale from now on."""
+        self._check_open()
+        check_key("execution_id", execution_id)
+        token = self.storage.fences.get(execution_id, 0) + 1
+        self.storage.fences[execution_id] = token
+        return token
+
+    async def close(self) -> None:
+        """Refuse further calls; the storage lives on for other handles."""
+        self.closed = True
+
+    def _write(self, records: Sequence[Record]) -> None:
+        """Check every record, then keep every record: nothing else runs in between."""
+        self._check_open()
+        for record in records:
+            self._check_fence(record)
+        self._check_unique(records)
+        for record in records:
+            self._insert(record)
+
+    def _check_fence(self, record: Record) -> None:
+        current = self.storage.fences.get(record.execution_id)
+        if record.fence != current:
+            raise StaleFenceError(record.execution_id, record.fence, current)
+
+    def _check_unique(self, records: Iterable[Record]) -> None:
+        slots: set[tuple[str, int]] = set()
+        ids: set[str] = set()
+        for record in records:
+            slot = record.execution_id, record.sequence
+            log = self.storage.logs.get(record.execution_id)
+            if slot in slots or (log is not None and record.sequence in log.records):
+                raise DuplicateSequenceError(record.execution_id, record.sequence)
+            if record.id in ids or record.id in self.storage.ids:
+                raise DuplicateEnvelopeIdError(record.execution_id, record.id)
+            slots.add(slot)
+            ids.add(record.id)
+
+    def _insert(self, record: Record) -> None:
+        log = self.storage.logs.setdefault(record.execution_id, Log())
+        log.records[record.sequence] = record
+        insort(log.sequences, record.sequence)
+        self.storage.ids.add(record.id)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreClosedError
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        check_envelope(envelope)
+        return Record(
+            envelope.execution_id,
+            envelope.sequence,
+            envelope.id,
+            envelope.kind,
+            envelope.timestamp,
+            encode_json(envelope.payload),
+            encode_json(envelope.metadata),
+            envelope.metadata.get(FENCE_KEY),  # type: ignore[arg-type]  # checked: a token or None
+        )
+
+    def _decode(self, record: Record) -> EventEnvelope:
+        return EventEnvelope(
+            record.execution_id,
+            record.sequence,
+            record.id,
+            record.kind,
+            record.timestamp,
+            decode_json(record.payload),
+            decode_json(record.metadata),  # type: ignore[arg-type]  # it was encoded from an object
+        )
+
+
+_STORAGES: Final[dict[str, MemoryStorage]] = {}
+_NUMBERS: Final = itertools.count(1)
+
+
+class MemoryBackend(Backend):
+    """Storages in a table of this process; an address is a key of it."""
+
+    name = "memory"
+    envelope_ids = "store"
+    outlives_process = False
+    sparse_sequences = True
+    durability: ClassVar[str] = "none: the storage ends with its process"
+
+    async def create(self) -> str:
+        """Make an empty storage."""
+        address = f"memory:{next(_NUMBERS)}"
+        _STORAGES[address] = MemoryStorage()
+        return address
+
+    async def connect(self, address: str) -> MemoryEventStore:
+        """Open a handle on a storage of this process."""
+        return MemoryEventStore(_STORAGES[address])
+
+    async def destroy(self, address: str) -> None:
+        """Forget a storage."""
+        _STORAGES.pop(address, None)

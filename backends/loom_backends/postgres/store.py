@@ -1,0 +1,409 @@
+"""An event store in one PostgreSQL schema, by asyncpg.
+
+Every write is one statement, and so one round trip and one transaction. An execution has a row in
+`executions` from its first write or fence on. A write takes that row's lock in the shared mode,
+which gives it the newest token whatever its snapshot is; `acquire_fence` takes it in the exclusive
+mode. Where the row is not there yet the write makes it, and a unique key keeps out everyone else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, NoReturn, Self
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from loom_conformance.spi import (
+    FENCE_KEY,
+    MAX_SEQUENCE,
+    DuplicateEnvelopeIdError,
+    DuplicateSequenceError,
+    EventEnvelope,
+    EventStoreError,
+    OutcomeUnknownError,
+    StaleFenceError,
+    check_envelope,
+    check_key,
+    decode_json,
+    encode_json,
+)
+
+from ..lifecycle import Calls, finish, opened
+
+RETRIED: Final = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+)
+"""Errors by which the server says: rolled back because of others, try again."""
+
+LOST: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InternalClientError,
+)
+"""Errors after which a statement that was sent may have been committed all the same."""
+
+CLOSE_WITHIN: Final = 30.0
+"""How long `close` waits for calls in flight, in seconds, before it cuts their connections."""
+
+
+class Row(NamedTuple):
+    """An envelope as `APPEND` binds it."""
+
+    execution_id: str
+    sequence: int
+    id: str
+    kind: str
+    timestamp: datetime
+    payload: str
+    metadata: str
+    fence: int | None
+
+
+class RacedError(Exception):
+    """Another transaction made the execution's row meanwhile; the next statement sees it."""
+
+
+class PostgresEventStore:
+    """One handle on a schema, with a small pool; open it with `PostgresEventStore.connect(dsn)`.
+
+    The tables are those of the connection's `search_path`.
+    """
+
+    SETTINGS: Final = {"synchronous_commit": "on"}
+
+    # One implicit transaction, under a lock: two sessions may both find that a table is missing.
+    SCHEMA = """
+        SELECT pg_advisory_xact_lock(hashtext(current_schema()));
+        CREATE TABLE IF NOT EXISTS envelopes (
+            execution_id text COLLATE "C" NOT NULL,
+            sequence bigint NOT NULL,
+            id text COLLATE "C" NOT NULL,
+            kind text NOT NULL,
+            timestamp timestamptz NOT NULL,
+            payload text NOT NULL,
+            metadata text NOT NULL,
+            CONSTRAINT envelope_slot PRIMARY KEY (execution_id, sequence),
+            CONSTRAINT envelope_id UNIQUE (id)
+        );
+        CREATE TABLE IF NOT EXISTS executions (
+            execution_id text COLLATE "C" PRIMARY KEY,
+            token bigint
+        );
+    """
+
+    IS_SET_UP = "SELECT to_regclass('executions') IS NOT NULL"
+
+    # No row comes back where `made` met a row that is newer than the snapshot.
+    APPEND = """
+        WITH seen AS (
+            SELECT token FROM executions WHERE execution_id = $1 FOR SHARE
+        ), made AS (
+            INSERT INTO executions (execution_id) SELECT $1 WHERE NOT EXISTS (SELECT FROM seen)
+            ON CONFLICT DO NOTHING RETURNING token
+        ), execution AS (
+            SELECT token FROM seen UNION ALL SELECT token FROM made
+        ), written AS (
+            INSERT INTO envelopes (execution_id, sequence, id, kind, timestamp, payload, metadata)
+            SELECT $1, $2, $3, $4, $5, $6, $7 FROM execution
+            WHERE token IS NOT DISTINCT FROM $8::bigint
+        )
+        SELECT token FROM execution
+    """
+
+    # The same for many: nothing is written unless every writer ($8, $9) has the current token.
+    APPEND_BATCH = """
+        WITH writer AS (
+            SELECT * FROM unnest($8::text[], $9::bigint[]) AS writer (execution_id, given)
+        ), seen AS (
+            SELECT execution_id, token FROM executions WHERE execution_id = ANY ($8)
+            ORDER BY execution_id FOR SHARE
+        ), made AS (
+            INSERT INTO executions (execution_id)
+            SELECT DISTINCT execution_id FROM writer
+            WHERE execution_id NOT IN (SELECT execution_id FROM seen) ORDER BY execution_id
+            ON CONFLICT DO NOTHING RETURNING execution_id, token
+        ), execution AS (
+            SELECT execution_id, token FROM seen UNION ALL SELECT execution_id, token FROM made
+        ), refused AS (
+            SELECT execution_id, given, token, execution.execution_id IS NULL AS raced
+            FROM writer LEFT JOIN execution USING (execution_id)
+            WHERE execution.execution_id IS NULL OR token IS DISTINCT FROM given
+        ), written AS (
+            INSERT INTO envelopes (execution_id, sequence, id, kind, timestamp, payload, metadata)
+            SELECT * FROM unnest(
+                $1::text[], $2::bigint[], $3::text[], $4::text[],
+                $5::timestamptz[], $6::text[], $7::text[]
+            ) WHERE NOT EXISTS (SELECT FROM refused)
+        )
+        SELECT execution_id, given, token, raced FROM refused
+    """
+
+    TAKEN_SLOT = """
+        SELECT execution_id, sequence FROM envelopes
+        JOIN unnest($1::text[], $2::bigint[]) AS wanted (execution_id, sequence)
+        USING (execution_id, sequence) LIMIT 1
+    """
+
+    TAKEN_ID = "SELECT id FROM envelopes WHERE id = ANY ($1) LIMIT 1"
+
+    READ = """
+        SELECT sequence, id, kind, timestamp, payload, metadata FROM envelopes
+        WHERE execution_id = $1 AND sequence BETWEEN $2 AND $3 ORDER BY sequence
+    """
+
+    ACQUIRE = """
+        INSERT INTO executions (execution_id, token) VALUES ($1, 1)
+        ON CONFLICT (execution_id) DO UPDATE SET token = coalesce(executions.token, 0) + 1
+        RETURNING token
+    """
+
+    def __init__(self, pool: asyncpg.Pool, patience: float = 30.0) -> None:
+        self._pool = pool
+        self._patience = patience
+        self._calls = Calls()
+        self._closing: asyncio.Future[None] | None = None
+        self._server_pids: set[int] = set()
+
+    @classmethod
+    async def connect(cls, dsn: str, *, max_connections: int = 8, patience: float = 30.0) -> Self:
+        """Open a handle, and set the schema up if it is new.
+
+        Args:
+            dsn: a PostgreSQL URI; `options=-csearch_path=...` in it chooses a schema.
+            max_connections: the size of the pool; a connection is made when it is needed.
+            patience: how long, in seconds, a call retries what the server asks to be retried.
+
+        Raises:
+            EventStoreError: the server cannot be reached or refuses the connection.
+        """
+        return await opened(cls._connect(dsn, max_connections, patience))
+
+    @classmethod
+    async def _connect(cls, dsn: str, max_connections: int, patience: float) -> Self:
+        pids: set[int] = set()
+
+        async def note_pid(connection: asyncpg.Connection) -> None:
+            pid = connection.get_server_pid()
+            pids.add(pid)
+            connection.add_termination_listener(lambda _: pids.discard(pid))
+
+        pool = await asyncpg.create_pool(
+            dsn,
+            min_size=0,
+            max_size=max_connections,
+            init=note_pid,
+            reset=_keep_as_it_is,
+            command_timeout=60,
+            server_settings=cls.SETTINGS,
+        )
+        store = cls(pool, patience)
+        store._server_pids = pids
+        try:
+            if not (await store._run(cls.IS_SET_UP))[0][0]:
+                await store._run_script(cls.SCHEMA)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def server_pids(self) -> frozenset[int]:
+        """The process ids of the server's sessions that serve this handle."""
+        return frozenset(self._server_pids)
+
+    async def append(self, envelope: EventEnvelope, /) -> None:
+        """Store one envelope; return once it is committed."""
+        row = self._encode(envelope)
+        with self._calls:
+            await self._persist([row])
+
+    async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        """Store all envelopes or none; return once all are committed."""
+        rows = [self._encode(envelope) for envelope in envelopes]
+        # One order for all writers: two that meet wait for each other, and never in a circle.
+        rows.sort(key=itemgetter(0, 1))
+        with self._calls:
+            if rows:
+                await self._persist(rows)
+
+    async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
+        """The execution's envelopes with `sequence >= first`, ascending."""
+        return await self.read_range(execution_id, first, MAX_SEQUENCE)
+
+    async def read_range(
+        self, execution_id: str, first: int, last: int, /
+    ) -> Sequence[EventEnvelope]:
+        """The execution's envelopes with `first <= sequence <= last`, ascending."""
+        check_key("execution_id", execution_id)
+        first, last = max(first, 0), min(last, MAX_SEQUENCE)
+        with self._calls:
+            if first > last:
+                return []
+            records = await self._run(self.READ, execution_id, first, last)
+        return [self._decode(execution_id, record) for record in records]
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        """The execution's new current token; older ones are stale from now on."""
+        check_key("execution_id", execution_id)
+        with self._calls:
+            records = await self._run(self.ACQUIRE, execution_id, writing=True)
+        return int(records[0][0])
+
+    async def close(self) -> None:
+        """Settle what is in flight and end every session."""
+        if self._closing is None:
+            self._calls.close()
+            self._closing = asyncio.ensure_future(self._close())
+        await finish(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            if await self._calls.idle(within=CLOSE_WITHIN):
+                await asyncio.wait_for(self._pool.close(), CLOSE_WITHIN)
+        except TimeoutError:
+            pass
+        finally:
+            self._pool.terminate()
+
+    async def _persist(self, rows: Sequence[Row]) -> None:
+        """Write the rows as one step, again where the attempt was overtaken by another's."""
+        while True:
+            try:
+                if len(rows) == 1:
+                    return await self._write_one(rows[0])
+                return await self._write_many(rows)
+            except RacedError:
+                continue
+            except asyncpg.UniqueViolationError as error:
+                await self._raise_conflict(rows, error)
+
+    async def _write_one(self, row: Row) -> None:
+        records = await self._run(self.APPEND, *row, writing=True)
+        if not records:
+            raise RacedError
+        current = records[0][0]
+        if current != row.fence:
+            raise StaleFenceError(row.execution_id, row.fence, current)
+
+    async def _write_many(self, rows: Sequence[Row]) -> None:
+        *columns, _ = zip(*rows, strict=True)
+        writers = {(row.execution_id, row.fence): None for row in rows}
+        refused = await self._run(
+            self.APPEND_BATCH, *columns, *zip(*writers, strict=True), writing=True
+        )
+        for execution_id, given, current, raced in refused:
+            if not raced:
+                raise StaleFenceError(execution_id, given, current)
+        if refused:
+            raise RacedError
+
+    async def _raise_conflict(
+        self, rows: Sequence[Row], error: asyncpg.UniqueViolationError
+    ) -> None:
+        """Say which row's slot or id is taken; return where what was in the way is gone."""
+        if error.constraint_name == "envelope_slot":
+            taken = await self._taken([row[:2] for row in rows], self.TAKEN_SLOT)
+            if taken is not None:
+                raise DuplicateSequenceError(*taken) from error
+        elif error.constraint_name == "envelope_id":
+            taken = await self._taken([row[2:3] for row in rows], self.TAKEN_ID)
+            if taken is not None:
+                row = next(row for row in reversed(rows) if row.id == taken[0])
+                raise DuplicateEnvelopeIdError(row.execution_id, row.id) from error
+        else:
+            raise EventStoreError(f"PostgreSQL refused a write: {error}") from error
+
+    async def _taken(self, keys: Sequence[tuple[Any, ...]], query: str) -> Sequence[Any] | None:
+        """The key that is twice in the batch, or else the one that the table has."""
+        if len(keys) == 1:
+            return keys[0]
+        seen: set[tuple[Any, ...]] = set()
+        for key in keys:
+            if key in seen:
+                return key
+            seen.add(key)
+        records = await self._run(query, *zip(*keys, strict=True))
+        return tuple(records[0]) if records else None
+
+    async def _run(self, query: str, *arguments: object, writing: bool = False) -> list[Any]:
+        """Run one statement in a transaction of its own; again, where the server asks for that."""
+        deadline = asyncio.get_running_loop().time() + self._patience
+        while True:
+            connection = await self._acquire(deadline)
+            try:
+                return await connection.fetch(query, *arguments)
+            except RETRIED as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise EventStoreError(f"no luck for {self._patience} s: {error}") from error
+            except asyncpg.UniqueViolationError:
+                raise
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                self._raise_fault(error, writing=writing)
+            finally:
+                await self._pool.release(connection)
+            await asyncio.sleep(random.uniform(0.001, 0.02))
+
+    async def _acquire(self, deadline: float) -> PoolConnectionProxy:
+        """A session of the pool. Whatever fails here, nothing was sent."""
+        while True:
+            try:
+                return await self._pool.acquire()
+            except asyncpg.TooManyConnectionsError as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise EventStoreError(f"PostgreSQL is full: {error}") from error
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                raise EventStoreError(f"cannot reach PostgreSQL: {error}") from error
+            await asyncio.sleep(random.uniform(0.01, 0.1))
+
+    async def _run_script(self, script: str) -> None:
+        connection = await self._acquire(deadline=0)
+        try:
+            await connection.execute(script)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            self._raise_fault(error, writing=False)
+        finally:
+            await self._pool.release(connection)
+
+    def _raise_fault(self, error: Exception, *, writing: bool) -> NoReturn:
+        """Raise what a driver's error means."""
+        if writing and isinstance(error, LOST):
+            raise OutcomeUnknownError(f"the session ended during a write: {error}") from error
+        raise EventStoreError(f"PostgreSQL failed: {error}") from error
+
+    def _encode(self, envelope: EventEnvelope) -> Row:
+        check_envelope(envelope)
+        return Row(
+            envelope.execution_id,
+            envelope.sequence,
+            envelope.id,
+            envelope.kind,
+            envelope.timestamp,
+            encode_json(envelope.payload),
+            encode_json(envelope.metadata),
+            envelope.metadata.get(FENCE_KEY),  # type: ignore[arg-type]  # checked: a token or None
+        )
+
+    def _decode(self, execution_id: str, record: Sequence[Any]) -> EventEnvelope:
+        sequence, id_, kind, timestamp, payload, metadata = record
+        return EventEnvelope(
+            execution_id,
+            sequence,
+            id_,
+            kind,
+            timestamp,
+            decode_json(payload),
+            decode_json(metadata),  # type: ignore[arg-type]  # it was encoded from an object
+        )
+
+
+async def _keep_as_it_is(_: object) -> None:
+    """Nothing here changes a session, so a pool's reset would be a round trip for nothing."""
