@@ -1,0 +1,1 @@
+"""Faults that are done to stores, processes and connections; each proves that it happened."""

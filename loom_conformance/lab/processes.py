@@ -1,0 +1,316 @@
+"""Child processes that call a store, and what is done to them: killed, paused, woken.
+
+    async with Nursery(backend_class, folder) as nursery:
+        child = await nursery.spawn("writer", address)
+        await child.connect()
+        outcome = await child.do(AcquireFence("e"))
+        await child.kill()
+
+Every child records its calls in a history file of its own in `folder`. What is done to a child is
+proven: `kill` and `pause` return only when the operating system has said that the child died of
+the signal, or stopped. Needs a POSIX system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from ..backend import Backend
+from ..contract.operations import Operation, Outcome
+from .backend_ref import BackendRef
+from .child import LONGEST_LINE
+from .faults.moments import Moment
+from .history import declarations, decode_outcome, encode_operation
+from .load import Load
+
+
+class ChildFailed(Exception):
+    """A child could not do what it was told; the message is its error."""
+
+
+class ChildDied(ChildFailed):
+    """A child ended before it answered."""
+
+
+class Nursery:
+    """Makes child processes for one backend.
+
+    Args:
+        backend: the backend's class.
+        folder: where the children's histories are written.
+        patience: seconds to wait for a child to answer anything but a call or a load.
+
+    Raises:
+        UnreachableBackendError: the class cannot be loaded by another process.
+    """
+
+    def __init__(self, backend: type[Backend], folder: Path, patience: float = 60.0) -> None:
+        self.backend = backend
+        self.folder = folder
+        self.patience = patience
+        self.children: list[Child] = []
+        self._ref = BackendRef.of(backend)
+        self._process: asyncio.subprocess.Process | None = None
+        self._socket: socket.socket | None = None
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "loom_conformance.lab.child", str(theirs.fileno())),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        self._socket = ours
+        try:
+            await self._ask({"do": "load", "path": sys.path, "backend": self._ref.to_json()})
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for child in self.children:
+            await child.discard()
+        if self._socket is not None:
+            self._socket.close()
+        if self._process is not None:
+            # With its socket gone the nursery returns from `main`; do not trust it to.
+            try:
+                async with asyncio.timeout(5):
+                    await self._process.wait()
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+
+    async def spawn(
+        self, name: str, address: str, *, limits: Mapping[str, Any] | None = None
+    ) -> Child:
+        """Start a child that will connect to `address`; see `limit_child` for `limits`.
+
+        Raises:
+            FileExistsError: the name was used before in this folder.
+        """
+        history = self.folder / f"{name}.jsonl"
+        if history.exists():
+            raise FileExistsError(f"{history} exists: a child's name may be used once")
+        ours, theirs = socket.socketpair()
+        order = {
+            "do": "fork",
+            "name": name,
+            "address": address,
+            "history": str(history),
+            "declared": declarations(self.backend),
+            "limits": dict(limits or {}),
+        }
+        with theirs:
+            pid = (await self._ask(order, theirs.fileno()))["pid"]
+        child = Child(self, name, pid, history)
+        await child.open(ours)
+        self.children.append(child)
+        return child
+
+    async def wait(self, pid: int) -> int:
+        """The raw wait status of a child once it has ended or stopped."""
+        while True:
+            status: int | None = (await self._ask({"do": "wait", "pid": pid}))["status"]
+            if status is not None:
+                return status
+            await asyncio.sleep(0.002)
+
+    async def _ask(self, told: Mapping[str, Any], fd: int | None = None) -> dict[str, Any]:
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        async with self._lock, asyncio.timeout(self.patience):
+            data = json.dumps(told).encode() + b"\n"
+            # The socket is empty and the message short, so that it is sent in one piece.
+            socket.send_fds(self._socket, [data], [] if fd is None else [fd])
+            line = b""
+            while not line.endswith(b"\n"):
+                piece = await loop.sock_recv(self._socket, 1 << 16)
+                if not piece:
+                    raise ChildDied("the process that makes the children ended; see its stderr")
+                line += piece
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise ChildFailed(answer["failed"])
+        return answer
+
+
+class Child:
+    """One child process."""
+
+    def __init__(self, nursery: Nursery, name: str, pid: int, history: Path) -> None:
+        self.name = name
+        self.pid = pid
+        self.history = history
+        self.status: int | None = None
+        """The raw wait status, once the child has ended."""
+        self._nursery = nursery
+        self._numbers = 0
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    async def open(self, sock: socket.socket) -> None:
+        """Take the parent's end of the child's socket."""
+        reader, self._writer = await asyncio.open_connection(sock=sock, limit=LONGEST_LINE)
+        self._listener = asyncio.ensure_future(self._listen(reader))
+
+    async def connect(self, handle: str = "h0") -> None:
+        """Open a handle in the child.
+
+        Raises:
+            ChildFailed: the backend could not connect.
+        """
+        await self._ask({"do": "connect", "handle": handle})
+
+    async def do(
+        self,
+        operation: Operation,
+        *,
+        handle: str = "h0",
+        timeout: float = 30.0,
+        moment: Moment | None = None,
+        cancel_at: int | None = None,
+    ) -> Outcome:
+        """Have the child make a call.
+
+        With a `moment`, the child hits itself with the signal at that await of this call; a
+        killed child raises `ChildDied` here, a stopped one answers after it was resumed.
+
+        Raises:
+            ChildDied: the child ended before the call did.
+        """
+        answer = await self._ask(
+            {
+                "do": "do",
+                "handle": handle,
+                "operation": encode_operation(operation),
+                "timeout": timeout,
+                "moment": moment.to_json() if moment else None,
+                "cancel_at": cancel_at,
+            },
+            patience=None,
+        )
+        return decode_outcome(answer["outcome"])
+
+    async def load(self, load: Load, moment: Moment | None = None) -> dict[str, int]:
+        """Have the child put a load on the store, to its end; what its calls came to.
+
+        Raises:
+            ChildDied: the child ended before the load did.
+        """
+        told = {
+            "do": "load",
+            "load": load.to_json(),
+            "moment": moment.to_json() if moment else None,
+        }
+        counts: dict[str, int] = (await self._ask(told, patience=None))["counts"]
+        return counts
+
+    async def counts(self) -> dict[str, int]:
+        """What the calls of a load that is going on have come to so far."""
+        counts: dict[str, int] = (await self._ask({"do": "counts"}))["counts"]
+        return counts
+
+    async def stop(self) -> None:
+        """Have the load begin no more calls."""
+        await self._ask({"do": "stop"})
+
+    async def close(self, handle: str = "h0") -> None:
+        """Close a handle in the child."""
+        await self._ask({"do": "close", "handle": handle})
+
+    async def quit(self) -> None:
+        """Have the child close its handles and end."""
+        if self.status is None:
+            await self._ask({"do": "quit"})
+            await self.ended()
+
+    async def kill(self) -> bool:
+        """Kill the child with SIGKILL; whether that was what it died of."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+        return await self.ended() == signal.SIGKILL
+
+    async def ended(self) -> int | None:
+        """Wait for the child's end; the signal that it died of, or `None`."""
+        if self._listener is not None:
+            # Its socket closes when it ends.
+            await asyncio.wait({self._listener})
+        if self.status is None:
+            self.status = await self._nursery.wait(self.pid)
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
+
+    async def pause(self) -> bool:
+        """Stop the child with SIGSTOP; whether it stopped."""
+        os.kill(self.pid, signal.SIGSTOP)
+        return await self.paused()
+
+    async def paused(self) -> bool:
+        """Wait until the child has stopped; `False` if it ended instead."""
+        status = await self._nursery.wait(self.pid)
+        if os.WIFSTOPPED(status):
+            return True
+        self.status = status
+        return False
+
+    def resume(self) -> None:
+        """Wake the child with SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    async def discard(self) -> None:
+        """Be rid of the child, whatever state it is in."""
+        if self.status is None:
+            await self.kill()
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _ask(self, told: Mapping[str, Any], patience: float | None = -1.0) -> dict[str, Any]:
+        assert self._writer is not None
+        if self._listener is None or self._listener.done():
+            raise ChildDied(f"the child {self.name!r} has ended")
+        self._numbers += 1
+        number = self._numbers
+        answered = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answered
+        self._writer.write(json.dumps({"id": number, **told}).encode() + b"\n")
+        limit = self._nursery.patience if patience == -1.0 else patience
+        try:
+            async with asyncio.timeout(limit):
+                answer: dict[str, Any] = await answered
+        finally:
+            self._waiting.pop(number, None)
+        if "failed" in answer:
+            raise ChildFailed(answer["failed"])
+        return answer
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while line := await reader.readline():
+                answer = json.loads(line)
+                waiting = self._waiting.get(answer.pop("id"))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        except ConnectionError:
+            # A killed child may leave data unread on its end: that resets ours.
+            return
+        finally:
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(ChildDied(f"the child {self.name!r} ended"))
