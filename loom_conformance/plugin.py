@@ -30,6 +30,7 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "deadline": ("SECONDS", "how long one call may take; raise it for a slow store"),
     "report": ("PATH", "write the report to PATH (.json); may be given again"),
     "stream": ("PATH", "append each event of the run to PATH as a line of JSON"),
+    "skip": ("PATH", "pass over the tests whose ids PATH lists, one a line: a run is resumed"),
 }
 """Every `--loom-NAME`, which also stands as `loom_NAME` in an ini file."""
 
@@ -83,7 +84,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if not any(
         _many(config, name) if name in MANY else _one(config, name)
         for name in OPTIONS
-        if name not in ("seed", "stream")
+        if name not in ("seed", "stream", "skip")
     ):
         return None
     spec = _one(config, "backend")
@@ -104,20 +105,31 @@ def pytest_report_collectionfinish(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of the kit that were not asked for; no other test is touched."""
-    choice = _recorder(config).run.choice if _has_choice(config) else None
-    if choice is None:
+    skip = _one(config, "skip")
+    if not skip and not _has_choice(config):
         return
     from .report.recorder import kit_test
 
+    choice = _recorder(config).run.choice
+    done = set(Path(skip).read_text("utf-8").splitlines()) if skip else set()
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
     for item in items:
         test = kit_test(item)
         wanted = test is None or choice.wants(test.rule, test.path)
-        (kept if wanted else dropped).append(item)
+        (kept if wanted and str(item.nodeid) not in done else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which backends are under test, so that a test that never runs is missed."""
+    if any(item.get_closest_marker("loom_rule") for item in session.items):
+        recorder = _recorder(session.config)
+        if not recorder.worker:
+            recorder.introduce(session.items)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -154,7 +166,12 @@ class _Listener:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Tell those who follow the run which test begins."""
         if _one(self._config, "stream"):
-            _recorder(self._config).begun(str(nodeid))
+            _recorder(self._config).told("start", str(nodeid))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Tell those who follow the run that a test is done."""
+        if _one(self._config, "stream"):
+            _recorder(self._config).told("done", str(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in what a test found, here or in an xdist worker."""
@@ -169,10 +186,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if _RECORDER not in config.stash or _recorder(config).worker:
         return
     recorder = _recorder(config)
-    recorder.end()
+    recorder.end(int(session.exitstatus))
     if recorder.run.fails and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if recorder.run.subjects:
+    if recorder.run.subjects and not config.option.collectonly:
         from .report.files import write_reports
 
         write_reports(recorder.run, [Path(path) for path in _many(config, "report")])
@@ -180,7 +197,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show the summary and the certificate of each backend."""
-    if _RECORDER not in config.stash or _recorder(config).worker:
+    if _RECORDER not in config.stash or _recorder(config).worker or config.option.collectonly:
         return
     recorder = _recorder(config)
     from .report import terminal

@@ -23,7 +23,7 @@ from ..backend import Backend
 from ..lab.settings import Settings
 from .outcomes import Expected, Outcome, TestResult
 from .results import results_of
-from .run import Choice, Event, Run, SubjectRun, result_event, subject_event
+from .run import Choice, Event, Run, result_event, subject_event
 from .subject import Subject, describe
 
 ATTRIBUTE: Final = "loom"
@@ -196,9 +196,19 @@ class Recorder:
 
     # --- in the process that the user sees ---
 
-    def begun(self, nodeid: str) -> None:
-        """Note that a test begins."""
-        self._write({"event": "start", "nodeid": nodeid})
+    def introduce(self, items: Iterable[pytest.Item]) -> None:
+        """Make the backends of the collected tests known before any test runs."""
+        for item in items:
+            test = kit_test(item)
+            if test is not None and test.key not in self._introduced:
+                self._introduced.add(test.key)
+                event = subject_event(self.subject(item, test))
+                self.run.take(event)
+                self._write(event)
+
+    def told(self, event: str, nodeid: str) -> None:
+        """Tell those who follow the run that a test starts, or that it is done."""
+        self._write({"event": event, "nodeid": nodeid})
 
     def take(self, report: Any) -> None:
         """Take the events off a report."""
@@ -213,11 +223,11 @@ class Recorder:
             self.run.take(event)
             self._write(event)
 
-    def end(self) -> None:
-        """Close the account: no more reports will come."""
+    def end(self, status: int) -> None:
+        """Close the account: no more reports will come, and pytest ends with this status."""
         self.run.duration_s = max(0.0, time.time() - self.began)
         for nodeid in self.crashed:
-            for subject, entry in _named(self.run.subjects.values(), nodeid):
+            for subject, entry in self.run.named(nodeid):
                 result = TestResult(
                     *(entry.rule, entry.test, entry.path, Outcome.ERROR),
                     reason="the process that ran this test died in it",
@@ -225,6 +235,7 @@ class Recorder:
                 event = result_event(subject, result)
                 self.run.take(event)
                 self._write(event)
+        self._write({"event": "end", "status": status})
 
     def _write(self, event: Event) -> None:
         if self.stream is not None:
@@ -236,17 +247,6 @@ def _from_here(item: pytest.Item, key: str) -> str:
     """A class's node id as one types it in the folder where pytest was started."""
     here = item.config.invocation_params.dir
     return f"{os.path.relpath(item.path, here)}::{key.partition('::')[2]}"
-
-
-def _named(runs: Iterable[SubjectRun], nodeid: str) -> Iterator[tuple[str, Expected]]:
-    """The entries of the catalogues that a node id stands for."""
-    key, _, name = nodeid.rpartition("::")
-    test, _, path = name.rstrip("]").partition("[")
-    for one in runs:
-        if one.subject.key == key:
-            for entry in one.subject.catalogue:
-                if entry.test == test and entry.path == path:
-                    yield key, entry
 
 
 def show(report: Any, item: pytest.Item, results: Iterable[TestResult]) -> None:
@@ -262,27 +262,13 @@ def show(report: Any, item: pytest.Item, results: Iterable[TestResult]) -> None:
     if outcome is Outcome.PASSED:
         report.outcome, report.longrepr = "passed", None
     elif outcome.fails_the_run:
-        report.outcome = "failed"
-        if outcome is not Outcome.ERROR:
-            report.longrepr = result.text or told(result)
-        elif not result.text:
-            report.longrepr = result.reason
+        report.outcome, report.longrepr = "failed", result.text
     else:
         path, line, _ = item.location
         report.outcome = "skipped"
         report.longrepr = (path, line or 0, f"{outcome}: {result.reason}")
         if outcome is Outcome.KNOWN_FAILING:
             report.wasxfail = f"known failing: {result.reason}"
-
-
-def told(result: TestResult) -> str:
-    """A result without a failure text of its own, in a few lines."""
-    where = f" on {result.path}" if result.path else ""
-    return (
-        f"{result.outcome.upper()} {result.rule}{where}\n"
-        f"  {result.reason}\n"
-        f"  Replay: {result.replay}"
-    )
 
 
 def status(report: Any) -> tuple[str, str, str | tuple[str, Mapping[str, bool]]] | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from ..contract.rules import rules
 from ..lab.settings import Settings
@@ -19,7 +20,10 @@ from ..lab.verdict import (
 from .failure import failure_text
 from .outcomes import Outcome, TestResult
 from .subject import Subject
-from .text import command, printable
+from .text import command, printable, wrapped
+
+_MACHINERY: Final = frozenset(("_pytest", "pluggy", "asyncio", "loom_conformance"))
+"""Packages whose frames mean nothing to the author of a store."""
 
 
 def replay_words(
@@ -65,10 +69,12 @@ def results_of(
             return [broken]
         result.outcome = Outcome.INCONCLUSIVE
         result.reason = f"{broken.rule} was broken before this rule could be judged"
+        result.text = told(result, subject.name)
         return [result, broken]
     result.reason = printable(str(error)) or type(error).__name__
     if isinstance(error, Inconclusive):
         result.outcome = Outcome.INCONCLUSIVE
+        result.text = told(result, subject.name)
         if error.failure is not None and error.failure.rule != rule:
             return [result, _broken(subject, settings, error.failure, test, path)]
     elif isinstance(error, Declined):
@@ -79,7 +85,9 @@ def results_of(
         result.outcome = Outcome.ERROR
         if not isinstance(error, CouldNotRun):
             result.reason = printable(f"{type(error).__name__}: {error}".rstrip(": "))
-            result.text = _traceback(error)
+            result.text = _error_text(result, error, subject.name)
+            return [result]
+    result.text = told(result, subject.name) if result.outcome.fails_the_run else ""
     return [result]
 
 
@@ -109,7 +117,23 @@ def _broken(
     )
 
 
-def _traceback(error: BaseException) -> str:
-    lines: Sequence[str] = traceback.format_exception(error)
-    text = "".join(lines).rstrip()
-    return "\n".join(printable(line) for line in text.splitlines())
+def told(result: TestResult, backend: str) -> str:
+    """A result without a failure text of its own, in a few lines."""
+    where = f" on {printable(result.path)}" if result.path else ""
+    lines = [f"{result.outcome.upper()} {result.rule} [{printable(backend)}]{where}"]
+    lines += wrapped(result.reason, "  ")
+    return "\n".join([*lines, f"  Replay: {result.replay}"])
+
+
+def _error_text(result: TestResult, error: BaseException, backend: str) -> str:
+    """The error with the frames that its reader can do something about."""
+    trace = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in trace.stack if not _is_machinery(frame.filename)]
+    trace.stack = traceback.StackSummary.from_list(own or trace.stack[-1:])
+    heading, *rest = told(result, backend).splitlines()
+    lines = "".join(trace.format(chain=False)).rstrip().splitlines()
+    return "\n".join([heading, "", *(f"  {printable(line)}" for line in lines), "", rest[-1]])
+
+
+def _is_machinery(filename: str) -> bool:
+    return any(part in _MACHINERY for part in Path(filename).parts)

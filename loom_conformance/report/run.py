@@ -8,7 +8,7 @@ a run had found survives its sudden end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -161,6 +161,15 @@ class Run:
     def rule_results(self, key: str) -> list[RuleResult]:
         """What became of every rule on one backend."""
         return self.subjects[key].rule_results(self.choice, self.why_missing)
+
+    def named(self, nodeid: str) -> Iterator[tuple[str, Expected]]:
+        """The entries of the catalogues that a node id stands for, with their subjects' keys."""
+        key, _, name = nodeid.rpartition("::")
+        test, _, path = name.rstrip("]").partition("[")
+        if key in self.subjects:
+            for entry in self.subjects[key].subject.catalogue:
+                if entry.test == test and entry.path == path:
+                    yield key, entry
 
     @property
     def fails(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import Document
 from .outcomes import WORST_FIRST, Outcome
-from .text import WIDTH, counted, listed, printable, wrapped
+from .text import WIDTH, counted, listed, printable, shortened, wrapped
 
 QUIET = (Outcome.PASSED, Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.NOT_RUN)
 """Outcomes whose rules are counted, and not listed one by one."""
@@ -58,7 +58,7 @@ def failures(
         lines = str(told[0]["text"]).splitlines()
         others = [_place(one) for one in told[1:]]
         if others:
-            lines += wrapped(f"The same rule also fails on {listed(others)}.", "  ", width=width)
+            lines += wrapped(f"The same on {listed(others)}.", "  ", width=width)
         texts.append(lines)
     return texts
 
@@ -111,6 +111,6 @@ def _rules(report: Document, outcome: Outcome, width: int) -> list[str]:
         bad = [one["path"] for one in rule["paths"] if one["outcome"] == outcome]
         good = len(rule["paths"]) - len(bad)
         where = f" [{', '.join(bad)}]" if bad and good else ""
-        told = printable(f"{rule['reason']}{where}")
+        told = printable(f"{shortened(rule['reason'], 200)}{where}")
         lines += wrapped(told, f"  {rule['id']:<{MARGIN - 2}}", width=width)
     return lines

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 WIDTH: Final = 80
+HEAD: Final = 3
+TAIL: Final = 17
 
 
 def printable(text: str) -> str:
@@ -40,13 +42,24 @@ def wrapped(text: str, first: str = "", rest: str | None = None, width: int = WI
 
 
 def numbered(lines: Iterable[str], indent: str, width: int = WIDTH) -> list[str]:
-    """Each entry with its number, its later lines hanging under its first."""
-    entries = list(lines)
+    """Each entry with its number, its later lines hanging under its first.
+
+    Of many entries only the first few and the last ones are given, which are those that tell.
+    """
+    entries = list(enumerate(lines, 1))
     digits = len(str(len(entries)))
+    left_out = len(entries) - HEAD - TAIL
+    if left_out > 1:
+        entries = [*entries[:HEAD], (0, f"({left_out} more)"), *entries[-TAIL:]]
     out: list[str] = []
-    for number, line in enumerate(entries, 1):
-        out += wrapped(line, f"{indent}{number:>{digits}}  ", width=width)
+    for number, line in entries:
+        out += wrapped(line, f"{indent}{number or '':>{digits}}  ", width=width)
     return out
+
+
+def shortened(text: str, longest: int) -> str:
+    """Text of at most `longest` characters, cut at the end."""
+    return text if len(text) <= longest else f"{text[: longest - 2]} …"
 
 
 def command(words: Iterable[str]) -> str:

@@ -1,0 +1,230 @@
+"""`loom-conformance check MODULE:BACKEND`: every rule, and a verdict."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..contract.rules import PROFILES, rules
+from ..lab.paths import WRITE_PATHS
+from ..lab.selection import SHORT_NAMES
+from ..lab.settings import DEPTHS, Settings
+from ..report.certificate import Verdict
+from ..report.document import Document, document
+from ..report.files import KINDS, write_reports
+from ..report.outcomes import Outcome
+from ..report.run import Choice, Event, Run
+from ..report.terminal import failures, summary
+from ..report.text import listed
+from . import CONFORMS, COULD_NOT_RUN, DOES_NOT_CONFORM, INTERRUPTED, USAGE
+from .console import Meter, meter, say, stderr, stdout
+from .supervise import Request, supervise
+
+SHOWN = (
+    Outcome.FAILED,
+    Outcome.ERROR,
+    Outcome.INCONCLUSIVE,
+    Outcome.KNOWN_FAILING,
+    Outcome.ADVICE,
+)
+"""The outcomes whose texts are printed before the summary."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `check`."""
+    parser.add_argument(
+        "backend", help=f"MODULE:CLASS of a Backend, or {listed(SHORT_NAMES, 'or')}"
+    )
+    parser.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        choices=PROFILES,
+        help="only the rules of this profile; may be given again",
+    )
+    parser.add_argument(
+        "--rule",
+        action="append",
+        default=[],
+        type=_rule,
+        metavar="ID",
+        help="only this rule, such as FENCE-8; may be given again",
+    )
+    parser.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        type=_path,
+        metavar="NAME",
+        help="only on this write path, such as batch-first; may be given again",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, metavar="N", help="the seed of values and orders (printed each time)"
+    )
+    parser.add_argument(
+        "--depth", choices=DEPTHS, default="default", help="how many rounds and examples"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long one call may take; raise it for a slow store (default: 10)",
+    )
+    parser.add_argument(
+        "--report",
+        action="append",
+        default=[],
+        type=_report,
+        metavar="PATH",
+        help=f"write the report to PATH ({listed(KINDS, 'or')}); may be given again",
+    )
+    parser.usage = (
+        f"{parser.prog} MODULE:CLASS [--profile NAME] [--rule ID] [--path NAME]\n"
+        "       [--seed N] [--depth DEPTH] [--deadline SECONDS] [--report PATH]\n"
+        "       [-- PYTEST-ARGUMENTS]"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check a backend and print what was found."""
+    given = {"depth": options.depth}
+    if options.seed is not None:
+        given["seed"] = options.seed
+    if options.deadline is not None:
+        given["deadline"] = options.deadline
+    settings = Settings(**given)
+    choice = Choice(tuple(options.profile), tuple(options.rule), tuple(options.path))
+    found = Run(
+        settings,
+        choice,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        platform=platform.platform(),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    request = Request(options.backend, settings, choice, tuple(options.rest))
+    complaints = stderr()
+    say(complaints, [f"checking {options.backend}: seed {settings.seed}, {settings.depth} depth"])
+    with meter(complaints, "starting") as progress:
+        ending = supervise(request, found, _Watcher(found, progress).hear)
+    if ending.problem:
+        say(complaints, [_plain(ending.problem)])
+        return USAGE if ending.usage else COULD_NOT_RUN
+    reports = [document(found, key) for key in found.subjects]
+    _show(reports)
+    write_reports(found, options.report)
+    say(stdout(), [f"report       {path}" for path in options.report] if reports else [])
+    if ending.interrupted:
+        say(complaints, ["interrupted: what did not run is not proven"])
+        return INTERRUPTED
+    return _exit_code(found, reports)
+
+
+def _exit_code(found: Run, reports: list[Document]) -> int:
+    verdicts = {report["certificate"]["verdict"] for report in reports}
+    if not reports or Verdict.NOTHING_RUN in verdicts:
+        return COULD_NOT_RUN
+    return DOES_NOT_CONFORM if found.fails else CONFORMS
+
+
+def _show(reports: Iterable[Document]) -> None:
+    console = stdout()
+    for report in reports:
+        for text in failures(report, SHOWN):
+            say(console, [*text, ""])
+        say(console, summary(report))
+
+
+def _plain(problem: str) -> str:
+    """pytest's complaint without its own prefix."""
+    return problem.removeprefix("ERROR: ").replace("--loom-backend: ", "")
+
+
+class _Watcher:
+    """Turns events into progress."""
+
+    def __init__(self, found: Run, progress: Meter) -> None:
+        self._found = found
+        self._progress = progress
+        self._profile = ""
+        self._told: set[tuple[str, str]] = set()
+
+    def hear(self, event: Event) -> None:
+        """Show what is worth showing of an event."""
+        if event["event"] == "subject":
+            choice = self._found.choice
+            self._progress.expect(
+                sum(
+                    choice.wants(entry.rule, entry.path)
+                    for one in self._found.subjects.values()
+                    for entry in one.subject.catalogue
+                )
+            )
+        elif event["event"] == "result":
+            self._result(event)
+
+    def _result(self, event: Event) -> None:
+        rule = rules()[event["rule"]]
+        self._progress.advance(f"{rule.id} {event['test'].removeprefix('test_')}")
+        if rule.profile != self._profile:
+            self._profile = rule.profile
+            self._progress.note(f"{rule.profile} …", "dim")
+        outcome = Outcome(event["outcome"])
+        if outcome.fails_the_run and (rule.id, outcome) not in self._told:
+            self._told.add((rule.id, outcome))
+            where = f" [{event['path']}]" if event["path"] else ""
+            reason = event["reason"]
+            short = f"{reason[:200]} …" if len(reason) > 200 else reason
+            word = "FAIL" if outcome is Outcome.FAILED else outcome.upper()
+            self._progress.note(
+                f"{word} {rule.id}{where} {short}",
+                "red" if outcome is not Outcome.INCONCLUSIVE else "yellow",
+            )
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def _rule(text: str) -> str:
+    return _known(text.upper(), rules(), "rule")
+
+
+def _path(text: str) -> str:
+    return _known(text, [path.name for path in WRITE_PATHS], "write path")
+
+
+def _known(text: str, known: Iterable[str], what: str) -> str:
+    names = list(known)
+    if text in names:
+        return text
+    near = difflib.get_close_matches(text, names)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    raise argparse.ArgumentTypeError(f"there is no {what} {text!r}; {hint}")
+
+
+def _seed(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if 0 < value < 86_400:
+        return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+
+
+def _report(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in KINDS:
+        raise argparse.ArgumentTypeError(f"{text!r} must end in {listed(KINDS, 'or')}")
+    if not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    return path

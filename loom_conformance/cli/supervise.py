@@ -1,0 +1,298 @@
+"""Running the suites in a child process, so that nothing a store does can take the verdict away.
+
+The child runs pytest and appends what happens to a file, one JSON line an event; the parent reads
+along. When the child dies or stands still, the test that it was in is an error, the other tests
+of that rule are left out, and a new child goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ..lab.settings import Settings
+from ..report.outcomes import Outcome, TestResult
+from ..report.run import Choice, Event, Run, result_event
+
+SUITES: Final = "loom_conformance.suites.test_backend"
+
+POLL: Final = 0.05
+"""Seconds between two looks at what the child has written."""
+
+GRACE: Final = 5.0
+"""Seconds that a child has to go away once it has said that it is done, or was asked to."""
+
+MOST_STALLS: Final = 3
+"""After so many children that stood still, the rest of the tests are given up."""
+
+USAGE_ERROR: Final = 4
+"""pytest's exit status for a wrong command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run.
+
+    Attributes:
+        spec: the backend, as the plugin takes it.
+        settings: the deadline, the seed and the depth.
+        choice: which rules, profiles and paths.
+        pytest: further arguments for pytest.
+        patience: seconds without any news after which a child is given up.
+        suites: the module that holds the tests.
+    """
+
+    spec: str
+    settings: Settings
+    choice: Choice = field(default_factory=Choice)
+    pytest: tuple[str, ...] = ()
+    patience: float = 0.0
+    suites: str = SUITES
+
+    @property
+    def stall(self) -> float:
+        """Seconds without news that are too many, at this depth and deadline."""
+        rounds = {"quick": 1, "default": 1, "thorough": 10}[self.settings.depth]
+        return self.patience or rounds * (60 + 12 * self.settings.deadline)
+
+
+@dataclass(slots=True)
+class Ending:
+    """How the run ended, apart from what it found.
+
+    Attributes:
+        problem: why there is nothing to report, as pytest said it; `""` where there is.
+        usage: whether that was for a wrong command line.
+        interrupted: whether the user stopped it.
+    """
+
+    problem: str = ""
+    usage: bool = False
+    interrupted: bool = False
+
+
+def supervise(request: Request, run: Run, listen: Callable[[Event], None]) -> Ending:
+    """Run the suites until every test is accounted for, adding what is found to `run`.
+
+    Args:
+        request: what to run.
+        run: takes every event.
+        listen: is told each event after the run has taken it.
+    """
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="loom-check-") as name:
+        ending = _Supervisor(request, run, listen, Path(name)).go()
+    run.duration_s = time.monotonic() - began
+    return ending
+
+
+class _Supervisor:
+    def __init__(
+        self, request: Request, run: Run, listen: Callable[[Event], None], folder: Path
+    ) -> None:
+        self.request = request
+        self.run = run
+        self.listen = listen
+        self.folder = folder
+        self.skip: list[str] = []
+        self.stalls = 0
+        self.children = 0
+
+    def go(self) -> Ending:
+        (self.folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
+        while True:
+            child = _Child(self.request, self.folder, self.skip, self.children)
+            self.children += 1
+            try:
+                with child.running():
+                    for event in child.events(self.request.stall):
+                        self._take(event)
+            except KeyboardInterrupt:
+                self.run.why_missing = "the run was interrupted"
+                return Ending(interrupted=True)
+            if child.ended:
+                return self._closed(child)
+            if not child.open:
+                if not self.run.subjects or self.children > 1:
+                    return Ending(problem=child.said() or child.how(), usage=False)
+                self.run.why_missing = f"the tests could not go on: {child.how()}"
+                return Ending()
+            self._account(child)
+            if child.stalled:
+                self.stalls += 1
+            if self.stalls >= MOST_STALLS:
+                self.run.why_missing = (
+                    f"given up after {self.stalls} tests that stood still; see the errors"
+                )
+                return Ending()
+
+    def _take(self, event: Event) -> None:
+        self.run.take(event)
+        self.listen(event)
+
+    def _closed(self, child: _Child) -> Ending:
+        if child.status == USAGE_ERROR:
+            return Ending(problem=child.said(), usage=True)
+        if not self.run.subjects:
+            return Ending(problem=child.said())
+        return Ending(interrupted=child.status == 2 and not self.run.fails)
+
+    def _account(self, child: _Child) -> None:
+        """Make the tests in which a child died errors, and leave out the rest of their rules."""
+        rules = set()
+        for nodeid in child.open:
+            for subject, entry in self.run.named(nodeid):
+                rules.add(entry.rule)
+                result = TestResult(
+                    *(entry.rule, entry.test, entry.path, Outcome.ERROR),
+                    reason=child.how(),
+                )
+                self._take(result_event(subject, result))
+        self.skip += [*child.finished, *child.open]
+        for key, one in self.run.subjects.items():
+            for entry in one.subject.catalogue:
+                if entry.rule in rules:
+                    path = f"[{entry.path}]" if entry.path else ""
+                    self.skip.append(f"{key}::{entry.test}{path}")
+
+
+class _Child:
+    """One pytest process and what it has said so far."""
+
+    def __init__(self, request: Request, folder: Path, skip: Sequence[str], number: int) -> None:
+        self._stream = folder / f"events-{number}.jsonl"
+        self._output = folder / f"output-{number}.txt"
+        self._skip = folder / f"skip-{number}.txt"
+        self._skip.write_text("\n".join(skip), "utf-8")
+        self._stream.touch()
+        self._words = _words(request, folder, self._stream, self._skip)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.open: list[str] = []
+        self.finished: list[str] = []
+        self.ended = False
+        self.status: int | None = None
+        self.stalled = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start the process, and see to it that it and all its children are gone afterwards."""
+        environment = dict(os.environ, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        environment.pop("PYTEST_ADDOPTS", None)
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                self._words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._signal(signal.SIGINT)
+            self._wait(GRACE)
+            raise
+        finally:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+
+    def events(self, stall: float) -> Iterator[Event]:
+        """What the child says, until it is done, is dead, or has said nothing for too long."""
+        process = self._process
+        assert process is not None
+        rest = b""
+        heard = time.monotonic()
+        with self._stream.open("rb") as stream:
+            while not self.ended:
+                over = process.poll() is not None
+                rest += stream.read()
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    heard = time.monotonic()
+                    event = json.loads(line)
+                    self._note(event)
+                    yield event
+                if over and not self.ended:
+                    self.status = process.returncode
+                    return
+                if time.monotonic() - heard > stall:
+                    self.stalled = stall
+                    return
+                if not lines:
+                    time.sleep(POLL)
+        self._wait(GRACE)
+
+    def _note(self, event: Event) -> None:
+        if event["event"] == "start":
+            self.open.append(event["nodeid"])
+        elif event["event"] == "done" and event["nodeid"] in self.open:
+            self.open.remove(event["nodeid"])
+            self.finished.append(event["nodeid"])
+        elif event["event"] == "end":
+            self.ended = True
+            self.status = event["status"]
+
+    def how(self) -> str:
+        """How the child went, in words."""
+        if self.stalled:
+            return (
+                f"nothing happened for {self.stalled:g} s, so the process was killed; see LIVE-1 "
+                "(a slow store needs a longer --deadline)"
+            )
+        status = self.status
+        if status is not None and status < 0:
+            return f"the process was killed by {signal.Signals(-status).name} during this test"
+        return f"the store ended the process (exit status {status}) during this test"
+
+    def said(self) -> str:
+        """The last lines that the child printed."""
+        text = self._output.read_text("utf-8", "backslashreplace")
+        lines = [line for line in text.splitlines() if line.strip()]
+        return "\n".join(lines[-30:])
+
+    def _signal(self, number: int) -> None:
+        """Reach the child and what it started; they share a process group."""
+        assert self._process is not None
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+    def _wait(self, seconds: float) -> None:
+        assert self._process is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+
+def _words(request: Request, folder: Path, stream: Path, skip: Path) -> list[str]:
+    """The child's command line."""
+    settings = request.settings
+    words = [sys.executable, "-m", "pytest", "--pyargs", request.suites]
+    words += ["-c", str(folder / "pytest.ini"), "--rootdir", str(folder)]
+    words += ["-p", "no:cacheprovider", "-p", "loom_conformance.plugin", "-q", "--tb=short"]
+    if any(word.startswith(("-n", "--numprocesses")) for word in request.pytest):
+        words += ["-p", "xdist"]
+    words += ["--loom-backend", request.spec, "--loom-stream", str(stream)]
+    words += ["--loom-skip", str(skip), "--loom-seed", str(settings.seed)]
+    words += ["--loom-depth", settings.depth, "--loom-deadline", repr(settings.deadline)]
+    for name, chosen in _chosen(request.choice):
+        for value in chosen:
+            words += [f"--loom-{name}", value]
+    return [*words, *request.pytest]
+
+
+def _chosen(choice: Choice) -> Iterable[tuple[str, tuple[str, ...]]]:
+    return (("profile", choice.profiles), ("rule", choice.rules), ("path", choice.paths))
