@@ -103,6 +103,14 @@ class Leasing(Protocol):
 
 
 @runtime_checkable
+class Aging(Protocol):
+    """A backend that can let time pass for its leases, so that nobody has to wait for it."""
+
+    async def age_leases(self, address: str, seconds: float) -> None:
+        """Leave every lease of a storage as it would be `seconds` later by the storage's clock."""
+
+
+@runtime_checkable
 class Blocking(Protocol):
     """A backend that can say which handles wait for a lock inside the database."""
 

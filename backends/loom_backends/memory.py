@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from loom_conformance.spi import (
     decode_json,
     encode_json,
 )
+
+from .leases import check_lease, check_ttl
 
 
 class Record(NamedTuple):
@@ -47,12 +50,21 @@ class Log:
 
 
 @dataclass(slots=True)
+class Lease:
+    """Who holds a lease, and until when by `time.monotonic`."""
+
+    holder: str
+    ends: float
+
+
+@dataclass(slots=True)
 class MemoryStorage:
     """What the handles of one storage share."""
 
     logs: dict[str, Log] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
     fences: dict[str, int] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
 
 
 class MemoryEventStore:
@@ -162,6 +174,57 @@ class MemoryEventStore:
         )
 
 
+class MemoryLeaseStore:
+    """One handle on the leases of a `MemoryStorage`, judged by this process's monotonic clock."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self.storage = storage
+        self.closed = False
+
+    async def claim(self, name: str, holder: str, ttl: float, /) -> bool:
+        """Take the lease if nobody's is live, the holder's own included; whether it was taken."""
+        self._check_open()
+        check_lease(name, holder)
+        ends = time.monotonic() + check_ttl(ttl)
+        if self._live(name) is not None:
+            return False
+        self.storage.leases[name] = Lease(holder, ends)
+        return True
+
+    async def renew(self, name: str, holder: str, ttl: float, /) -> bool:
+        """Let a live lease end `ttl` from now; `False` if the holder's is not live any more."""
+        self._check_open()
+        check_lease(name, holder)
+        ends = time.monotonic() + check_ttl(ttl)
+        lease = self._live(name)
+        if lease is None or lease.holder != holder:
+            return False
+        lease.ends = ends
+        return True
+
+    async def release(self, name: str, holder: str, /) -> bool:
+        """End the holder's lease; `False` if the holder's is not live any more."""
+        self._check_open()
+        check_lease(name, holder)
+        lease = self._live(name)
+        if lease is None or lease.holder != holder:
+            return False
+        del self.storage.leases[name]
+        return True
+
+    async def close(self) -> None:
+        """Refuse further calls; leases go on."""
+        self.closed = True
+
+    def _live(self, name: str) -> Lease | None:
+        lease = self.storage.leases.get(name)
+        return lease if lease is not None and time.monotonic() < lease.ends else None
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreClosedError
+
+
 _STORAGES: Final[dict[str, MemoryStorage]] = {}
 _NUMBERS: Final = itertools.count(1)
 
@@ -188,3 +251,12 @@ class MemoryBackend(Backend):
     async def destroy(self, address: str) -> None:
         """Forget a storage."""
         _STORAGES.pop(address, None)
+
+    async def connect_leases(self, address: str) -> MemoryLeaseStore:
+        """Open a handle on the leases of a storage."""
+        return MemoryLeaseStore(_STORAGES[address])
+
+    async def age_leases(self, address: str, seconds: float) -> None:
+        """Move the end of every lease `seconds` back, which is the same as waiting so long."""
+        for lease in _STORAGES[address].leases.values():
+            lease.ends -= seconds

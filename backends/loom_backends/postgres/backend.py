@@ -13,6 +13,7 @@ import asyncpg
 
 from loom_conformance.backend import Backend
 
+from .leases import PostgresLeaseStore
 from .server import LocalServer, Server, start
 from .store import PostgresEventStore
 
@@ -100,6 +101,18 @@ class PostgresBackend(Backend):
             list(handles),
         )
         return {handles[pid] for (pid,) in waiting}
+
+    async def connect_leases(self, address: str) -> PostgresLeaseStore:
+        """Open a handle on the leases of a storage."""
+        return await PostgresLeaseStore.connect(address)
+
+    async def age_leases(self, address: str, seconds: float) -> None:
+        """Move the end of every lease `seconds` back, which is the same as waiting so long."""
+        leases = await self.connect_leases(address)
+        try:
+            await leases.age(seconds)
+        finally:
+            await leases.close()
 
 
 async def _execute(dsn: str, statement: str, *arguments: Any) -> None:

@@ -1,6 +1,6 @@
-"""An event store in one PostgreSQL schema, by asyncpg.
+"""An event store in one PostgreSQL schema.
 
-Every write is one statement, and so one round trip and one transaction. An execution has a row in
+An execution has a row in
 `executions` from its first write or fence on. A write takes that row's lock in the shared mode,
 which gives it the newest token whatever its snapshot is; `acquire_fence` takes it in the exclusive
 mode. Where the row is not there yet the write makes it, and a unique key keeps out everyone else.
@@ -8,15 +8,12 @@ mode. Where the row is not there yet the write makes it, and a unique key keeps 
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from loom_conformance.spi import (
     FENCE_KEY,
@@ -25,7 +22,6 @@ from loom_conformance.spi import (
     DuplicateSequenceError,
     EventEnvelope,
     EventStoreError,
-    OutcomeUnknownError,
     StaleFenceError,
     check_envelope,
     check_key,
@@ -33,26 +29,7 @@ from loom_conformance.spi import (
     encode_json,
 )
 
-from ..lifecycle import Calls, finish, opened
-
-RETRIED: Final = (
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.LockNotAvailableError,
-)
-"""Errors by which the server says: rolled back because of others, try again."""
-
-LOST: Final = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InternalClientError,
-)
-"""Errors after which a statement that was sent may have been committed all the same."""
-
-CLOSE_WITHIN: Final = 30.0
-"""How long `close` waits for calls in flight, in seconds, before it cuts their connections."""
+from .handle import PostgresHandle
 
 
 class Row(NamedTuple):
@@ -72,13 +49,8 @@ class RacedError(Exception):
     """Another transaction made the execution's row meanwhile; the next statement sees it."""
 
 
-class PostgresEventStore:
-    """One handle on a schema, with a small pool; open it with `PostgresEventStore.connect(dsn)`.
-
-    The tables are those of the connection's `search_path`.
-    """
-
-    SETTINGS: Final = {"synchronous_commit": "on"}
+class PostgresEventStore(PostgresHandle):
+    """One handle on a schema, with a small pool; open it with `PostgresEventStore.connect(dsn)`."""
 
     # One implicit transaction, under a lock: two sessions may both find that a table is missing.
     SCHEMA = """
@@ -166,60 +138,6 @@ class PostgresEventStore:
         RETURNING token
     """
 
-    def __init__(self, pool: asyncpg.Pool, patience: float = 30.0) -> None:
-        self._pool = pool
-        self._patience = patience
-        self._calls = Calls()
-        self._closing: asyncio.Future[None] | None = None
-        self._server_pids: set[int] = set()
-
-    @classmethod
-    async def connect(cls, dsn: str, *, max_connections: int = 8, patience: float = 30.0) -> Self:
-        """Open a handle, and set the schema up if it is new.
-
-        Args:
-            dsn: a PostgreSQL URI; `options=-csearch_path=...` in it chooses a schema.
-            max_connections: the size of the pool; a connection is made when it is needed.
-            patience: how long, in seconds, a call retries what the server asks to be retried.
-
-        Raises:
-            EventStoreError: the server cannot be reached or refuses the connection.
-        """
-        return await opened(cls._connect(dsn, max_connections, patience))
-
-    @classmethod
-    async def _connect(cls, dsn: str, max_connections: int, patience: float) -> Self:
-        pids: set[int] = set()
-
-        async def note_pid(connection: asyncpg.Connection) -> None:
-            pid = connection.get_server_pid()
-            pids.add(pid)
-            connection.add_termination_listener(lambda _: pids.discard(pid))
-
-        pool = await asyncpg.create_pool(
-            dsn,
-            min_size=0,
-            max_size=max_connections,
-            init=note_pid,
-            reset=_keep_as_it_is,
-            command_timeout=60,
-            server_settings=cls.SETTINGS,
-        )
-        store = cls(pool, patience)
-        store._server_pids = pids
-        try:
-            if not (await store._run(cls.IS_SET_UP))[0][0]:
-                await store._run_script(cls.SCHEMA)
-        except BaseException:
-            await store.close()
-            raise
-        return store
-
-    @property
-    def server_pids(self) -> frozenset[int]:
-        """The process ids of the server's sessions that serve this handle."""
-        return frozenset(self._server_pids)
-
     async def append(self, envelope: EventEnvelope, /) -> None:
         """Store one envelope; return once it is committed."""
         row = self._encode(envelope)
@@ -257,22 +175,6 @@ class PostgresEventStore:
         with self._calls:
             records = await self._run(self.ACQUIRE, execution_id, writing=True)
         return int(records[0][0])
-
-    async def close(self) -> None:
-        """Settle what is in flight and end every session."""
-        if self._closing is None:
-            self._calls.close()
-            self._closing = asyncio.ensure_future(self._close())
-        await finish(self._closing)
-
-    async def _close(self) -> None:
-        try:
-            if await self._calls.idle(within=CLOSE_WITHIN):
-                await asyncio.wait_for(self._pool.close(), CLOSE_WITHIN)
-        except TimeoutError:
-            pass
-        finally:
-            self._pool.terminate()
 
     async def _persist(self, rows: Sequence[Row]) -> None:
         """Write the rows as one step, again where the attempt was overtaken by another's."""
@@ -334,51 +236,6 @@ class PostgresEventStore:
         records = await self._run(query, *zip(*keys, strict=True))
         return tuple(records[0]) if records else None
 
-    async def _run(self, query: str, *arguments: object, writing: bool = False) -> list[Any]:
-        """Run one statement in a transaction of its own; again, where the server asks for that."""
-        deadline = asyncio.get_running_loop().time() + self._patience
-        while True:
-            connection = await self._acquire(deadline)
-            try:
-                return await connection.fetch(query, *arguments)
-            except RETRIED as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise EventStoreError(f"no luck for {self._patience} s: {error}") from error
-            except asyncpg.UniqueViolationError:
-                raise
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                self._raise_fault(error, writing=writing)
-            finally:
-                await self._pool.release(connection)
-            await asyncio.sleep(random.uniform(0.001, 0.02))
-
-    async def _acquire(self, deadline: float) -> PoolConnectionProxy:
-        """A session of the pool. Whatever fails here, nothing was sent."""
-        while True:
-            try:
-                return await self._pool.acquire()
-            except asyncpg.TooManyConnectionsError as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise EventStoreError(f"PostgreSQL is full: {error}") from error
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                raise EventStoreError(f"cannot reach PostgreSQL: {error}") from error
-            await asyncio.sleep(random.uniform(0.01, 0.1))
-
-    async def _run_script(self, script: str) -> None:
-        connection = await self._acquire(deadline=0)
-        try:
-            await connection.execute(script)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            self._raise_fault(error, writing=False)
-        finally:
-            await self._pool.release(connection)
-
-    def _raise_fault(self, error: Exception, *, writing: bool) -> NoReturn:
-        """Raise what a driver's error means."""
-        if writing and isinstance(error, LOST):
-            raise OutcomeUnknownError(f"the session ended during a write: {error}") from error
-        raise EventStoreError(f"PostgreSQL failed: {error}") from error
-
     def _encode(self, envelope: EventEnvelope) -> Row:
         check_envelope(envelope)
         return Row(
@@ -403,7 +260,3 @@ class PostgresEventStore:
             decode_json(payload),
             decode_json(metadata),  # type: ignore[arg-type]  # it was encoded from an object
         )
-
-
-async def _keep_as_it_is(_: object) -> None:
-    """Nothing here changes a session, so a pool's reset would be a round trip for nothing."""

@@ -1,6 +1,7 @@
-"""The SQLite store, by aiosqlite, and its backend."""
+"""The SQLite stores, by aiosqlite, and their backend."""
 
 from .backend import SQLiteBackend
+from .leases import SQLiteLeaseStore
 from .store import SQLiteEventStore
 
-__all__ = ["SQLiteBackend", "SQLiteEventStore"]
+__all__ = ["SQLiteBackend", "SQLiteEventStore", "SQLiteLeaseStore"]

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from loom_conformance.backend import Backend
 
+from .leases import SQLiteLeaseStore
 from .store import SQLiteEventStore
 
 
@@ -35,3 +36,15 @@ class SQLiteBackend(Backend):
     async def destroy(self, address: str) -> None:
         """Remove the file's directory."""
         await asyncio.to_thread(shutil.rmtree, Path(address).parent, ignore_errors=True)
+
+    async def connect_leases(self, address: str) -> SQLiteLeaseStore:
+        """Open a handle on the leases of a storage."""
+        return await SQLiteLeaseStore.open(address)
+
+    async def age_leases(self, address: str, seconds: float) -> None:
+        """Move the end of every lease `seconds` back, which is the same as waiting so long."""
+        leases = await self.connect_leases(address)
+        try:
+            await leases.age(seconds)
+        finally:
+            await leases.close()

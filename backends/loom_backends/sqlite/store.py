@@ -1,22 +1,10 @@
-"""An event store in one SQLite file, by aiosqlite.
-
-A hop to aiosqlite's thread is the dearest thing after the sync itself, so every call is one hop,
-and every hop is one whole transaction. No transaction is ever open while the event loop runs:
-calls need no lock among each other, and a cancelled call leaves nothing behind.
-"""
+"""An event store in one SQLite file."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random
-import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
-
-import aiosqlite
+from typing import Any, Final, NamedTuple, NoReturn
 
 from loom_conformance.spi import (
     FENCE_KEY,
@@ -25,7 +13,6 @@ from loom_conformance.spi import (
     DuplicateSequenceError,
     EventEnvelope,
     EventStoreError,
-    OutcomeUnknownError,
     StaleFenceError,
     check_envelope,
     check_key,
@@ -33,15 +20,10 @@ from loom_conformance.spi import (
     encode_json,
 )
 
-from ..lifecycle import Calls, finish, opened
-
-T = TypeVar("T")
+from .handle import RowRefusedError, SQLiteHandle
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)
-
-RETRIED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
-"""Result codes that say: another connection is at work, try again."""
 
 
 class Row(NamedTuple):
@@ -57,62 +39,11 @@ class Row(NamedTuple):
     fence: int | None
 
 
-class RowRefusedError(Exception):
-    """The row that a constraint refused; the driver's error is the cause."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__(row)
-        self.row = row
-
-
-class AtomicConnection(sqlite3.Connection):
-    """A connection whose `executemany` is one transaction: every row is written, or none is.
-
-    aiosqlite runs it on its thread in one hop. The write lock is taken at the start: a deferred
-    transaction that reads first cannot be retried when it finds the lock taken.
-    """
-
-    begin = "BEGIN IMMEDIATE"
-
-    def executemany(self, sql: str, rows: Sequence[Row], /) -> sqlite3.Cursor:  # type: ignore[override]
-        """Write `rows`, or none if a constraint or the statement's own condition refuses one."""
-        self.execute(self.begin)
-        try:
-            cursor = self._insert(sql, rows)
-            if cursor.rowcount == len(rows):
-                self.commit()
-            return cursor
-        finally:
-            if self.in_transaction:
-                self.rollback()
-
-    def _insert(self, sql: str, rows: Sequence[Row]) -> sqlite3.Cursor:
-        reached = rows[0]
-
-        def each() -> Iterator[Row]:
-            nonlocal reached
-            for row in rows:
-                reached = row
-                yield row
-
-        try:
-            return super().executemany(sql, each())
-        except sqlite3.IntegrityError as error:
-            raise RowRefusedError(reached) from error
-
-
-class SQLiteEventStore:
+class SQLiteEventStore(SQLiteHandle):
     """One handle on a SQLite file; open it with `SQLiteEventStore.open(path)`.
 
     Any number of handles, of any number of processes, may share the file. Every acknowledged write
     is on the disk: write-ahead log with `synchronous=FULL`.
-    """
-
-    CONNECTION: type[sqlite3.Connection] = AtomicConnection
-
-    SETTINGS = """
-        PRAGMA journal_mode = WAL;
-        PRAGMA synchronous = FULL;
     """
 
     SCHEMA = """
@@ -152,42 +83,6 @@ class SQLiteEventStore:
 
     CURRENT = "SELECT token FROM fences WHERE execution_id = ?"
 
-    def __init__(self, connection: aiosqlite.Connection, patience: float = 30.0) -> None:
-        self._connection = connection
-        self._patience = patience
-        self._calls = Calls()
-        self._closing: asyncio.Future[None] | None = None
-
-    @classmethod
-    async def open(cls, path: str | Path, *, patience: float = 30.0) -> Self:
-        """Open a handle, and set the file up if it is new.
-
-        Args:
-            path: the database file.
-            patience: how long, in seconds, a call tries to get a lock that others hold.
-
-        Raises:
-            EventStoreError: the file cannot be opened, is no database, or stays locked.
-        """
-        return await opened(cls._open(path, patience))
-
-    @classmethod
-    async def _open(cls, path: str | Path, patience: float) -> Self:
-        try:
-            # A short wait on the thread: `_patiently` does the long one, where others can go on.
-            connection = await aiosqlite.connect(
-                path, factory=cls.CONNECTION, isolation_level=None, timeout=0.25
-            )
-        except sqlite3.Error as error:
-            raise EventStoreError(f"cannot open {path}: {error}") from error
-        store = cls(connection, patience)
-        try:
-            await store._patiently(lambda: connection.executescript(cls.SETTINGS + cls.SCHEMA))
-        except BaseException:
-            await finish(connection.close())
-            raise
-        return store
-
     async def append(self, envelope: EventEnvelope, /) -> None:
         """Store one envelope; return once it is on the disk."""
         row = self._encode(envelope)
@@ -214,30 +109,21 @@ class SQLiteEventStore:
         with self._calls:
             if first > last:
                 return []
-            rows = await self._fetch(self.READ, (execution_id, first, last))
+            rows = await self._fetch(self.READ, execution_id, first, last)
         return [self._decode(execution_id, row) for row in rows]
 
     async def acquire_fence(self, execution_id: str, /) -> int:
         """The execution's new current token; older ones are stale from now on."""
         check_key("execution_id", execution_id)
         with self._calls:
-            ((token,),) = await self._fetch(self.ACQUIRE, (execution_id,))
+            ((token,),) = await self._fetch(self.ACQUIRE, execution_id, writing=True)
         return int(token)
-
-    async def close(self) -> None:
-        """Settle what is in flight, end the thread and close the file."""
-        if self._closing is None:
-            self._calls.close()
-            self._closing = asyncio.ensure_future(self._close())
-        await finish(self._closing)
-
-    async def _close(self) -> None:
-        await self._calls.idle()
-        await self._connection.close()
 
     async def _write(self, rows: Sequence[Row]) -> None:
         try:
-            cursor = await self._patiently(lambda: self._connection.executemany(self.INSERT, rows))
+            cursor = await self._patiently(
+                lambda: self._connection.executemany(self.INSERT, rows), writing=True
+            )
         except RowRefusedError as refused:
             self._raise_conflict(refused)
         if cursor.rowcount != len(rows):
@@ -255,45 +141,12 @@ class SQLiteEventStore:
     async def _raise_stale(self, rows: Sequence[Row]) -> NoReturn:
         """Say which row's token is not the current one; the tokens only ever grow."""
         for execution_id, given in dict.fromkeys((row.execution_id, row.fence) for row in rows):
-            found = await self._fetch(self.CURRENT, (execution_id,))
+            found = await self._fetch(self.CURRENT, execution_id)
             current = found[0][0] if found else None
             if given != current:
                 raise StaleFenceError(execution_id, given, current)
         # Another acquire handed out the very token that had been guessed.
         raise StaleFenceError(rows[0].execution_id, rows[0].fence, current)
-
-    async def _fetch(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
-        return list(
-            await self._patiently(lambda: self._connection.execute_fetchall(sql, parameters))
-        )
-
-    async def _patiently(self, hop: Callable[[], Awaitable[T]]) -> T:
-        """Do one hop; again, while another connection holds the lock."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
-        while True:
-            try:
-                return await hop()
-            except asyncio.CancelledError:
-                # The thread carries on with what it was given: wait, so that it is settled.
-                with contextlib.suppress(sqlite3.Error, ValueError):
-                    await finish(self._connection.execute_fetchall("SELECT 1"))
-                raise
-            except sqlite3.Error as error:
-                self._raise_fault(error, patient=loop.time() < deadline)
-            await asyncio.sleep(random.uniform(0.001, 0.01))
-            self._calls.check()
-
-    def _raise_fault(self, error: sqlite3.Error, *, patient: bool) -> None:
-        """Raise what a driver's error means; return where the hop should be tried again."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in RETRIED:
-            if patient:
-                return
-            raise EventStoreError(f"the file stayed locked for {self._patience} s") from error
-        if code == sqlite3.SQLITE_IOERR:
-            raise OutcomeUnknownError(f"the disk failed: {error}") from error
-        raise EventStoreError(f"SQLite failed: {error}") from error
 
     def _encode(self, envelope: EventEnvelope) -> Row:
         check_envelope(envelope)
