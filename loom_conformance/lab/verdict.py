@@ -25,6 +25,7 @@ class Failure:
         replay: extra words for the replay command, such as a schedule token.
         trace: a timeline drawn as text, where calls were simultaneous.
         picture: the same as data, for the HTML report.
+        advice: whether this part of the rule is a SHOULD although the rule is a MUST.
     """
 
     rule: str
@@ -37,9 +38,10 @@ class Failure:
     replay: list[str] = field(default_factory=list)
     trace: str | None = None
     picture: dict[str, Any] | None = None
+    advice: bool = False
 
 
-class RuleBroken(AssertionError):  # noqa: N818
+class RuleBroken(AssertionError):
     """The store broke the rule under test; raised by the rule's own assertion only."""
 
     def __init__(self, failure: Failure) -> None:
@@ -47,13 +49,33 @@ class RuleBroken(AssertionError):  # noqa: N818
         self.failure = failure
 
 
-class Inconclusive(Exception):  # noqa: N818
-    """The rule could not be judged: its set-up failed, calls did not overlap, a call hung."""
+class Inconclusive(Exception):
+    """The rule could not be judged: its set-up failed, calls did not overlap, a call hung.
+
+    Attributes:
+        failure: another rule that was seen broken on the way (a hung call breaks LIVE-1).
+    """
+
+    def __init__(self, reason: str, failure: Failure | None = None) -> None:
+        super().__init__(reason)
+        self.failure = failure
 
 
-class NotOffered(Exception):  # noqa: N818
+class NotOffered(Exception):
     """The store does not have the ability that the rule is about."""
 
 
-class Declined(Exception):  # noqa: N818
+class Declined(Exception):
     """The backend declines the rule's profile; the message is its reason."""
+
+
+class CouldNotRun(Exception):
+    """The backend could not be opened at all, so no rule of it can be judged.
+
+    Attributes:
+        first: whether this is the first time it is said; the rest need not say it at length.
+    """
+
+    def __init__(self, reason: str, *, first: bool) -> None:
+        super().__init__(reason)
+        self.first = first

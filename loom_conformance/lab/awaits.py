@@ -1,0 +1,33 @@
+"""Watching a coroutine at each place where it gives way to the event loop."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+@types.coroutine
+def watched(
+    coroutine: Coroutine[Any, Any, T], at_await: Callable[[int], None]
+) -> Generator[Any, Any, T]:
+    """Run a coroutine and call `at_await` with 1, 2, … as it suspends, before the loop turns."""
+    count = 0
+    try:
+        waited = coroutine.send(None)
+        while True:
+            count += 1
+            at_await(count)
+            try:
+                sent = yield waited
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is the coroutine's to handle
+                waited = coroutine.throw(error)
+            else:
+                waited = coroutine.send(sent)
+    except StopIteration as stop:
+        return cast(T, stop.value)

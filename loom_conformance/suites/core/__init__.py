@@ -1,0 +1,15 @@
+"""The core profile: what every store promises, one module an area."""
+
+from .append import AppendSuite
+from .data import DataSuite
+from .errors import ErrorSuite
+from .identity import IdentitySuite
+from .liveness import LivenessSuite
+from .reads import ReadSuite
+from .sequence import SequenceSuite
+
+
+class CoreSuite(
+    SequenceSuite, IdentitySuite, ErrorSuite, ReadSuite, DataSuite, AppendSuite, LivenessSuite
+):
+    """Appends, sequences, identities, errors, reads, data and liveness."""

@@ -1,0 +1,231 @@
+"""DATA-1 to DATA-3: what is stored is what was given, or nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from ...lab.calls import short
+from ...lab.paths import WritePath
+from ...lab.stage import EPOCH, Log, Make, Stage, told_fields
+from ...lab.values import (
+    ENVELOPE_IDS,
+    KINDS,
+    METADATA,
+    OUTSIDE,
+    PAYLOADS,
+    TIMESTAMPS,
+    json_values,
+    made_unique,
+    metadata,
+    nested,
+    sized,
+    texts,
+    timestamps,
+)
+from ...spi import (
+    MAX_DEPTH,
+    MAX_ENVELOPE_ID,
+    MAX_JSON_BYTES,
+    DuplicateEnvelopeIdError,
+    DuplicateSequenceError,
+    EventEnvelope,
+    JsonValue,
+    StaleFenceError,
+    differing_fields,
+    is_error,
+)
+from ..case import on_every_write_path, rule
+
+
+class DataSuite:
+    """Values survive the round trip."""
+
+    @rule("DATA-1")
+    @on_every_write_path
+    async def test_every_hard_value_of_the_domain_is_stored_faithfully(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = stage.log()
+        makers: list[Make] = []
+        makers += [_with(log, payload=value) for value in PAYLOADS]
+        makers += [_with(log, metadata=dict(value)) for value in METADATA]
+        makers += [_with(log, kind=value) for value in KINDS]
+        makers += [_with(log, timestamp=value) for value in TIMESTAMPS]
+        makers += [
+            _with(log, id=made_unique((value,), log.execution_id, MAX_ENVELOPE_ID)[0])
+            for value in ENVELOPE_IDS
+        ]
+        for make in makers:
+            await stage.accepted(
+                log, make, expected="a value of the domain to be accepted", read_back=False
+            )
+        await _kept(stage, log)
+
+    @rule("DATA-1")
+    async def test_generated_values_of_the_domain_are_stored_faithfully(self, stage: Stage) -> None:
+        log = stage.log()
+        for fields in _generated(stage.settings.seed, stage.settings.rounds(40)):
+            make = _with(log, **fields)
+            envelope = make(log.next)
+            outcome = await (await stage.writer()).append(envelope)
+            stage.returned(outcome, "a value of the domain to be accepted")
+            log.wrote(envelope)
+        await _kept(stage, log)
+
+    @rule("DATA-2")
+    @on_every_write_path
+    async def test_a_value_outside_the_domain_is_stored_faithfully_or_refused(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        for what, fields in OUTSIDE.items():
+            await _faithful_or_refused(stage, what, _with_fresh_ids(stage, fields))
+
+    @rule("DATA-3")
+    @on_every_write_path
+    async def test_the_largest_and_deepest_values_are_stored_faithfully(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = stage.log()
+        values: list[JsonValue] = [
+            sized(MAX_JSON_BYTES),
+            ["é" * 1000] * (MAX_JSON_BYTES // 2100),
+            nested(MAX_DEPTH),
+        ]
+        for value in values:
+            await stage.accepted(
+                log,
+                _with(log, payload=value),
+                expected="a payload of the domain to be accepted",
+                read_back=False,
+            )
+        await _kept(stage, log)
+
+    @rule("DATA-3")
+    async def test_what_is_larger_or_deeper_is_stored_faithfully_or_refused(
+        self, stage: Stage
+    ) -> None:
+        too_much: dict[str, JsonValue] = {
+            "a payload of 1 MiB and a byte": sized(MAX_JSON_BYTES + 1),
+            "a payload of 5 MiB": sized(5 * MAX_JSON_BYTES),
+            "nesting of 101": nested(MAX_DEPTH + 1),
+            "nesting of 5,000": nested(5000),
+        }
+        for what, value in too_much.items():
+            await _faithful_or_refused(stage, what, {"payload": value})
+
+
+def _with(log: Log, **fields: Any) -> Make:
+    def make(sequence: int) -> EventEnvelope:
+        given = {
+            "execution_id": log.execution_id,
+            "sequence": sequence,
+            "id": f"{log.execution_id}-{sequence}",
+            "kind": "K",
+            "timestamp": EPOCH,
+            "payload": None,
+            "metadata": {},
+        }
+        return EventEnvelope(**{**given, **fields})
+
+    return make
+
+
+def _generated(seed: int, examples: int) -> list[dict[str, Any]]:
+    """Values that Hypothesis draws from the whole domain, the same for the same seed."""
+    drawn: list[dict[str, Any]] = []
+
+    @seeded(seed)
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(json_values(), metadata(), texts(255), timestamps())
+    def draw(payload: Any, extra: dict[str, Any], kind: str, timestamp: Any) -> None:
+        drawn.append({"payload": payload, "metadata": extra, "kind": kind, "timestamp": timestamp})
+
+    draw()
+    return drawn
+
+
+async def _kept(stage: Stage, log: Log) -> None:
+    async with stage.fresh() as reader:
+        found = await stage.read(reader.patient(4), log.execution_id)
+    by_place = {envelope.sequence: envelope for envelope in found}
+    for want in log.envelopes:
+        have = by_place.get(want.sequence)
+        if have is None:
+            stage.broken("every acknowledged value to be stored", f"{want.sequence} is missing")
+        fields = differing_fields(want, have)
+        if fields:
+            stage.broken(
+                "every value of the domain to be stored faithfully",
+                told_fields(want, have, fields),
+            )
+
+
+def _could_be_unique(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _with_fresh_ids(stage: Stage, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Ids that no earlier write used, where something can be put in front of them."""
+    return {
+        name: f"{stage.session.fresh_id()}/{value}"
+        if name in ("execution_id", "id") and _could_be_unique(value)
+        else value
+        for name, value in fields.items()
+    }
+
+
+async def _faithful_or_refused(stage: Stage, what: str, fields: Mapping[str, Any]) -> None:
+    handle = (await stage.writer()).patient(4)
+    log = await stage.given_log(1)
+    target = _with(log, **fields)
+    envelopes, offender, other = stage.compose(log, target)
+    outcome = await stage.write(handle, envelopes)
+    if outcome.ok:
+        await _is_there(stage, what, offender)
+        for envelope in envelopes:
+            if envelope is not offender and envelope.execution_id == log.execution_id:
+                log.wrote(envelope)
+    else:
+        refusals: tuple[type[Exception], ...] = (ValueError,)
+        if "fence" in what:
+            refusals += (StaleFenceError,)
+        if any(
+            name in fields and not _could_be_unique(fields[name]) for name in ("execution_id", "id")
+        ):
+            refusals += (DuplicateSequenceError, DuplicateEnvelopeIdError)
+        if not is_error(outcome.error, *refusals):
+            stage.broken(
+                f"{what} to be stored faithfully, or refused with a ValueError", outcome.line()
+            )
+        await stage.holds(
+            log, *([other] if envelopes[1:] else []), expected=f"{what}, refused, to leave no trace"
+        )
+    fresh_log = stage.log()
+    await stage.still_good(handle, fresh_log)
+
+
+async def _is_there(stage: Stage, what: str, offender: EventEnvelope) -> None:
+    async with stage.fresh() as reader:
+        outcome = await reader.read_from(offender.execution_id)
+    found = [one for one in outcome.value or () if one.id == offender.id]
+    if not found:
+        stage.broken(
+            f"{what}, acknowledged, to be stored", f"it is not read back: {outcome.line()}"
+        )
+    fields = differing_fields(offender, found[0])
+    if fields:
+        stage.broken(
+            f"{what} to be stored faithfully or refused, never altered",
+            told_fields(offender, found[0], fields),
+        )
+    stage.check(len(found) == 1, f"{what} to be stored once", f"{short(found)}")

@@ -1,0 +1,350 @@
+"""LIVE-1 to LIVE-7: calls end, handles close, cancellation does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ...lab.burst import burst, must_have_met
+from ...lab.calls import Handle, Outcome, settle
+from ...lab.cancellation import cancel_at
+from ...lab.paths import WritePath
+from ...lab.stage import Log, Stage, difference_between
+from ...lab.verdict import Inconclusive, NotOffered
+from ...spi import EventEnvelope, StoreClosedError, is_error
+from ..case import on_every_write_path, rule
+
+CALLERS = 40
+ENOUGH_CANCELS = 16
+"""How many calls are cancelled at least, so that a pool that leaks a connection each runs dry."""
+
+
+class LivenessSuite:
+    """Nothing waits for ever, and nobody pays for another's end."""
+
+    @rule("LIVE-1")
+    async def test_every_call_settles(self, stage: Stage) -> None:
+        handle = await stage.connect()
+        log = stage.log()
+        stage.given(await handle.append(log.envelope(0)))
+        stage.given(await handle.read_from(log.execution_id))
+        if await stage.offers("batch"):
+            stage.given(await handle.append_batch([log.envelope(1), log.envelope(2)]))
+        if await stage.offers("range"):
+            stage.given(await handle.read_range(log.execution_id, 0, 1))
+        if await stage.offers("fencing"):
+            stage.given(await handle.acquire_fence(log.execution_id))
+        stage.given(await handle.close())
+
+    @rule("LIVE-1")
+    @on_every_write_path
+    async def test_every_call_settles_under_contention(self, stage: Stage, path: WritePath) -> None:
+        handle = await stage.contender()
+        logs = [stage.log() for _ in range(CALLERS)]
+        calls: list[Callable[[], Awaitable[Outcome[Any]]]] = [
+            stage.writing(handle, log.envelope()) for log in logs
+        ]
+        hot = await stage.given_log(1)
+        calls += [lambda: handle.read_from(hot.execution_id)] * 8
+        if await stage.offers("fencing"):
+            calls += [lambda: handle.acquire_fence(hot.execution_id)] * 8
+        await burst(calls)
+
+    @rule("LIVE-1")
+    @on_every_write_path
+    async def test_every_call_settles_while_the_handle_closes(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await _close_in_flight(stage)
+
+    @rule("LIVE-2")
+    async def test_close_is_idempotent(self, stage: Stage) -> None:
+        handle = await stage.connect()
+        log = stage.log()
+        stage.given(await handle.append(log.envelope()))
+        for _ in range(3):
+            stage.returned(await handle.close(), "close to succeed, however often it is called")
+        again = await stage.connect()
+        outcomes = await burst([again.close for _ in range(4)])
+        for outcome in outcomes:
+            stage.returned(outcome, "simultaneous calls of close all to succeed")
+
+    @rule("LIVE-2")
+    async def test_a_closed_handle_refuses_every_call(self, stage: Stage) -> None:
+        handle = await stage.connect()
+        log = await stage.given_log(1)
+        stage.given(await handle.close())
+        outcomes: list[Outcome[Any]] = [
+            await handle.append(log.envelope()),
+            await handle.read_from(log.execution_id),
+        ]
+        if await stage.offers("batch"):
+            outcomes.append(await handle.append_batch([log.envelope()]))
+        if await stage.offers("range"):
+            outcomes.append(await handle.read_range(log.execution_id, 0, 0))
+        if await stage.offers("fencing"):
+            outcomes.append(await handle.acquire_fence(log.execution_id))
+        for outcome in outcomes:
+            stage.check(not outcome.ok, "an error from a closed handle", outcome.line())
+        await stage.holds(log, expected="a closed handle to store nothing")
+        for outcome in outcomes:
+            if not is_error(outcome.error, StoreClosedError):
+                stage.broken("StoreClosedError from a closed handle", outcome.line(), advice=True)
+
+    @rule("LIVE-3")
+    @on_every_write_path
+    async def test_a_write_in_flight_at_close_is_stored_or_absent_as_it_was_told(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        for _ in range(stage.settings.rounds(3)):
+            writes = await _close_in_flight(stage)
+            async with stage.fresh() as reader:
+                for envelope, outcome in writes:
+                    found = await stage.read(reader, envelope.execution_id)
+                    if outcome.ok:
+                        stage.check(
+                            found == [envelope],
+                            "a write acknowledged during close to be stored",
+                            f"{outcome.line()}, but a fresh handle reads {len(found)} envelopes",
+                        )
+                    else:
+                        stage.check(
+                            not found,
+                            "a write refused during close to be absent",
+                            f"{outcome.line()}, but a fresh handle reads it",
+                        )
+
+    @rule("LIVE-4")
+    @on_every_write_path
+    async def test_a_write_cancelled_at_any_await_is_whole_or_absent(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        handle = await stage.contender()
+        good = stage.log()
+        tried: list[tuple[list[EventEnvelope], bool, bool]] = []
+        async for place, later in _places(stage, lambda: _one_write(stage, handle)):
+            log = Log(stage.session.fresh_id())
+            envelopes, _, _ = stage.compose(log, log.envelope)
+            cancelled = await cancel_at(
+                lambda envelopes=envelopes: _raw_write(stage, handle, envelopes),  # type: ignore[misc]
+                place,
+                later=later,
+                deadline=stage.session.allowance("append"),
+                method="a write",
+            )
+            stage.steps.append(f"write cancelled at its await {place} → {cancelled.error!r:.100}")
+            seen = await _whole_or_absent(stage, handle, envelopes)
+            tried.append((envelopes, cancelled.acknowledged, seen))
+            outcome = await stage.write_alone(handle, good.envelope())
+            stage.returned(outcome, "the next write after a cancelled one to be acknowledged")
+            good.wrote(good.envelope())
+        await stage.holds(good, expected="writes acknowledged after a cancelled one to be durable")
+        await _settled_for_good(stage, tried)
+
+    @rule("LIVE-4")
+    async def test_a_cancelled_acquire_or_read_leaves_the_handle_usable(self, stage: Stage) -> None:
+        handle = await stage.connect()
+        log = await stage.given_log(2)
+        fencing = await stage.offers("fencing")
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: handle.store.read_from(log.execution_id)
+        ]
+        if fencing:
+            calls.append(lambda: _acquire(handle, log.execution_id))
+        for call in calls:
+            async for place, later in _places(stage, call):
+                await cancel_at(
+                    call,
+                    place,
+                    later=later,
+                    deadline=stage.session.allowance("read_from"),
+                    method="a call",
+                )
+                found = stage.returned(
+                    await handle.read_from(log.execution_id),
+                    "a read after a cancelled call to succeed",
+                )
+                stage.check(len(found) == 2, "the whole log", f"{len(found)} envelopes of 2")
+        if fencing:
+            log.token = stage.returned(
+                await handle.acquire_fence(log.execution_id),
+                "an acquire after a cancelled one to succeed",
+            )
+        stage.returned(await handle.append(log.envelope()), "the next write to be acknowledged")
+
+    @rule("LIVE-5")
+    async def test_several_handles_open_a_fresh_storage_at_the_same_time(
+        self, stage: Stage
+    ) -> None:
+        if not stage.backend.sets_up_on_connect:
+            raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
+        rounds: list[list[Outcome[Any]]] = []
+        for _ in range(stage.settings.rounds(3)):
+            address = await stage.own_storage()
+            outcomes = await burst([_connecting(stage, address) for _ in range(4)])
+            rounds.append(outcomes)
+            for outcome in outcomes:
+                stage.returned(outcome, "every simultaneous connect to a fresh storage to succeed")
+            handles = [
+                stage.adopt(stage.given(outcome), f"h{number}")
+                for number, outcome in enumerate(outcomes)
+            ]
+            log = stage.log()
+            for handle in handles:
+                envelope = log.envelope()
+                stage.returned(await handle.append(envelope), "each of the handles to work")
+                log.wrote(envelope)
+            async with stage.fresh(address) as reader:
+                await stage.holds(log, handle=reader)
+            stage.logs.remove(log)
+        must_have_met(rounds)
+
+    @rule("LIVE-6")
+    @on_every_write_path
+    async def test_simultaneous_writes_that_conflict_with_nothing_all_succeed(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        handles = await stage.contenders(4)
+        rounds: list[list[Outcome[None]]] = []
+        for _ in range(stage.settings.rounds(3)):
+            envelopes = _apart(stage, len(handles) * 3)
+            outcomes = await burst(
+                [
+                    stage.writing(handles[number % len(handles)], envelope)
+                    for number, envelope in enumerate(envelopes)
+                ]
+            )
+            rounds.append(outcomes)
+            for outcome in outcomes:
+                stage.returned(outcome, "a write that conflicts with nothing to succeed")
+            await stage.holds(*stage.logs, expected="all of them to be stored")
+            stage.logs.clear()
+        must_have_met(rounds)
+
+    @rule("LIVE-7")
+    @on_every_write_path
+    async def test_closing_one_handle_leaves_the_others_at_work(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        leaving = await stage.connect(name="leaving")
+        staying = await stage.contender()
+        log = stage.log()
+        for name in ("before", "after"):
+            envelope = log.envelope(payload=name)
+            call = asyncio.ensure_future(stage.write_alone(staying, envelope))
+            await asyncio.sleep(0)
+            stage.given(await leaving.close())
+            stage.returned(await call, f"a write in flight {name} another handle closed to succeed")
+            log.wrote(envelope)
+        stage.returned(await staying.read_from(log.execution_id), "reads to go on too")
+        await stage.holds(log)
+
+
+async def _close_in_flight(stage: Stage) -> list[tuple[EventEnvelope, Outcome[None]]]:
+    handle = await stage.contender()
+    envelopes = [Log(stage.session.fresh_id()).envelope() for _ in range(8)]
+    calls: list[Callable[[], Awaitable[Outcome[Any]]]] = [
+        stage.writing(handle, envelope) for envelope in envelopes
+    ]
+    *writes, closed = await burst([*calls, handle.close])
+    stage.given(closed)
+    return list(zip(envelopes, writes, strict=True))
+
+
+def _one_write(stage: Stage, handle: Handle) -> Awaitable[Any]:
+    log = Log(stage.session.fresh_id())
+    envelopes, _, _ = stage.compose(log, log.envelope)
+    return _raw_write(stage, handle, envelopes)
+
+
+async def _raw_write(stage: Stage, handle: Handle, envelopes: list[EventEnvelope]) -> None:
+    """The bare call: its own awaits are what is cancelled."""
+    store: Any = handle.store
+    if stage.path is not None and stage.path.batch:
+        await store.append_batch(envelopes)
+    else:
+        await store.append(envelopes[0])
+
+
+async def _acquire(handle: Handle, execution_id: str) -> None:
+    store: Any = handle.store
+    await store.acquire_fence(execution_id)
+
+
+async def _places(stage: Stage, call: Callable[[], Awaitable[Any]]) -> Any:
+    """Each await of the call in turn, at once and a turn later, and often enough."""
+    counted = await settle("a call", "append", call, stage.session.allowance("append"))
+    if counted.error is not None:
+        raise Inconclusive(f"the call fails without cancellation too: {counted.told()}")
+    awaits = counted.suspensions
+    if awaits == 0:
+        return
+    yields = 0
+    while yields < ENOUGH_CANCELS:
+        for place in range(1, awaits + 1):
+            for later in (False, True):
+                yield place, later
+                yields += 1
+
+
+async def _whole_or_absent(stage: Stage, reader: Handle, envelopes: list[EventEnvelope]) -> bool:
+    """Whether the write is there, all of it; none of it otherwise."""
+    found: list[EventEnvelope] = []
+    for execution_id in dict.fromkeys(envelope.execution_id for envelope in envelopes):
+        found += stage.returned(
+            await reader.read_from(execution_id), "a read after a cancelled write to succeed"
+        )
+    if not found:
+        return False
+    wanted = sorted(envelopes, key=lambda one: (one.execution_id, one.sequence))
+    have = sorted(found, key=lambda one: (one.execution_id, one.sequence))
+    difference = difference_between(wanted, have)
+    if difference:
+        stage.broken("a cancelled write to be in the log whole or not at all", difference)
+    return True
+
+
+async def _settled_for_good(
+    stage: Stage, tried: list[tuple[list[EventEnvelope], bool, bool]]
+) -> None:
+    late = 0
+    async with stage.fresh() as reader:
+        for envelopes, acknowledged, seen in tried:
+            there = await _whole_or_absent(stage, reader, envelopes)
+            stage.check(
+                there or not acknowledged,
+                "a write that was acknowledged although cancelled to be stored",
+                "it is absent",
+            )
+            stage.check(there or not seen, "what was seen once to stay", "it is gone")
+            late += there and not seen
+    if late:
+        stage.broken(
+            "a cancelled write to be settled when the call ends",
+            f"{late} of {len(tried)} landed later",
+            advice=True,
+        )
+
+
+def _connecting(stage: Stage, address: str) -> Callable[[], Awaitable[Outcome[Any]]]:
+    seconds = stage.settings.deadline * 3
+    return lambda: settle(
+        f"connect({address!r:.40})", "connect", lambda: stage.backend.connect(address), seconds
+    )
+
+
+def _apart(stage: Stage, count: int) -> list[EventEnvelope]:
+    """Envelopes no two of which conflict: executions of their own, and slots of one."""
+    envelopes = []
+    shared = stage.log()
+    for number in range(count):
+        if stage.backend.sparse_sequences and number % 3 == 0:
+            envelope = shared.envelope(number)
+            shared.wrote(envelope)
+        else:
+            log = stage.log()
+            envelope = log.envelope()
+            log.wrote(envelope)
+        envelopes.append(envelope)
+    return envelopes

@@ -1,0 +1,430 @@
+"""FENCE-1 to FENCE-14: a runner that was fenced out stays out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..lab.burst import burst, must_have_met
+from ..lab.calls import Handle, Outcome, short
+from ..lab.paths import WritePath
+from ..lab.stage import Log, Stage
+from ..lab.values import LOOKALIKES, NOT_TOKENS, made_unique
+from ..lab.verdict import NotOffered
+from ..spi import (
+    FENCE_KEY,
+    DuplicateSequenceError,
+    EventEnvelope,
+    StaleFenceError,
+    has_ability,
+    is_error,
+)
+from .case import on_every_write_path, rule
+
+
+class FencingSuite:
+    """Tokens grow, and a write answers for its token before anything else."""
+
+    @rule("FENCE-1")
+    async def test_tokens_strictly_grow_over_every_handle(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        log = stage.log()
+        handles = [await stage.writer(), await stage.connect(), await stage.connect()]
+        last = 0
+        for _ in range(3):
+            for handle in handles:
+                last = await _grown(stage, handle, log, last)
+        reopened = await stage.connect()
+        await _grown(stage, reopened, log, last)
+
+    @rule("FENCE-1")
+    async def test_tokens_grow_past_writes_and_refusals(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        log = await stage.given_log(2)
+        writer = await stage.writer()
+        last = 0
+        for _ in range(3):
+            last = await _grown(stage, writer, log, last)
+            log.token = last
+            await stage.given_more(log, 1)
+            stage.given_refusal(await writer.append(log.envelope(token=None)))
+        await stage.holds(log)
+
+    @rule("FENCE-2")
+    async def test_simultaneous_acquires_get_different_tokens(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        handles = await stage.contenders(4)
+        rounds: list[list[Outcome[int]]] = []
+        for turn in range(stage.settings.rounds(5)):
+            log = await stage.given_log(turn % 2)
+            if turn % 3 == 2:
+                await stage.given_fence(log)
+            outcomes = await burst([_acquiring(handle, log) for handle in handles * 3])
+            rounds.append(outcomes)
+            tokens = [stage.returned(one, "every acquire to succeed") for one in outcomes]
+            stage.check(
+                len(set(tokens)) == len(tokens),
+                "simultaneous acquires to get different tokens",
+                f"{len(tokens)} acquires got {sorted(tokens)}",
+            )
+            _later_is_larger(stage, outcomes)
+        must_have_met(rounds)
+
+    @rule("FENCE-3")
+    @on_every_write_path
+    async def test_a_write_with_an_older_token_is_refused(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(1, fenced=True)
+        for _ in range(2):
+            old = log.token
+            await stage.given_fence(log)
+            await stage.refused(
+                log,
+                lambda sequence, old=old: log.envelope(sequence, token=old),  # type: ignore[misc]
+                StaleFenceError,
+            )
+
+    @rule("FENCE-3")
+    @on_every_write_path
+    async def test_an_older_token_is_refused_although_it_wrote_before(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(0, fenced=True)
+        old = log.token
+        await stage.accepted(log)
+        other = await stage.connect(name="other")
+        log.token = stage.given(await other.acquire_fence(log.execution_id))
+        await stage.refused(
+            log, lambda sequence: log.envelope(sequence, token=old), StaleFenceError
+        )
+
+    @rule("FENCE-4")
+    @on_every_write_path
+    async def test_a_write_without_a_token_is_refused_once_there_is_one(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(2)
+        await stage.given_fence(log)
+        for _ in range(2):
+            await stage.refused(
+                log, lambda sequence: log.envelope(sequence, token=None), StaleFenceError
+            )
+
+    @rule("FENCE-5")
+    @on_every_write_path
+    async def test_a_write_with_the_current_token_is_accepted(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        log = stage.log()
+        await stage.accepted(log, expected="a write before the first acquire to need no token")
+        for _ in range(2):
+            await stage.given_fence(log)
+            for _ in range(2):
+                await stage.accepted(log, expected="a write with the current token to be accepted")
+
+    @rule("FENCE-6")
+    @on_every_write_path
+    async def test_tokens_of_different_executions_are_independent(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        first = await stage.given_log(1, fenced=True)
+        free = await stage.given_log(1)
+        second = await stage.given_log(1, fenced=True)
+        for _ in range(3):
+            await stage.given_fence(second)
+        for log in (first, free, second):
+            await stage.accepted(log, expected="one execution's fence to leave others alone")
+
+    @rule("FENCE-6")
+    async def test_tokens_belong_to_ids_by_code_points(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        writer = await stage.writer()
+        unique = stage.session.fresh_id()
+        for group in LOOKALIKES:
+            logs = [stage.log(name) for name in made_unique(group, unique)]
+            stage.given(await writer.acquire_fence(logs[0].execution_id))
+            for log in logs[1:]:
+                outcome = await writer.append(log.envelope())
+                stage.returned(
+                    outcome, f"a fence on {short(logs[0].execution_id)} not to be this one's"
+                )
+            stage.logs.clear()
+
+    @rule("FENCE-7")
+    @on_every_write_path
+    async def test_a_stale_duplicate_is_stale_and_not_duplicate(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(2, fenced=True)
+        old = log.token
+        await stage.given_fence(log)
+        taken = log.envelopes[0]
+        for token in (old, None):
+            for offender in (
+                log.envelope(0, token=token),
+                log.envelope(0, token=token, id=f"rival-{log.execution_id}"),
+            ):
+                await stage.refused(
+                    log,
+                    lambda _, offender=offender: offender,  # type: ignore[misc]
+                    StaleFenceError,
+                )
+            await stage.refused(
+                log,
+                lambda sequence, token=token: log.envelope(  # type: ignore[misc]
+                    sequence, token=token, id=taken.id
+                ),
+                StaleFenceError,
+            )
+
+    @rule("FENCE-8")
+    @on_every_write_path
+    async def test_once_an_acquire_has_returned_no_older_token_lands(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        await _race_with_acquire(stage, fenced_before=True)
+
+    @rule("FENCE-8")
+    @on_every_write_path
+    async def test_once_the_first_acquire_has_returned_no_missing_token_lands(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        await _race_with_acquire(stage, fenced_before=False)
+
+    @rule("FENCE-9")
+    async def test_each_envelope_of_a_batch_answers_for_its_own_execution(
+        self, stage: Stage
+    ) -> None:
+        await _needs_fenced_batches(stage)
+        writer = await stage.writer()
+        first = await stage.given_log(1, fenced=True)
+        second = await stage.given_log(1, fenced=True)
+        await stage.given_fence(second)
+        free = await stage.given_log(1)
+        batch = [first.envelope(), second.envelope(), free.envelope()]
+        stage.returned(
+            await writer.append_batch(batch), "a batch with each execution's own token to pass"
+        )
+        for log, envelope in zip((first, second, free), batch, strict=True):
+            log.wrote(envelope)
+        await stage.holds(first, second, free)
+
+    @rule("FENCE-9")
+    async def test_one_stale_envelope_refuses_the_whole_batch(self, stage: Stage) -> None:
+        await _needs_fenced_batches(stage)
+        writer = await stage.writer()
+        for position in range(3):
+            for given in ("old", "missing", "another execution's"):
+                logs = [await stage.given_log(1, fenced=True) for _ in range(3)]
+                stale = logs[position]
+                old = stale.token
+                for _ in range(2):
+                    await stage.given_fence(stale)
+                token = {"old": old, "missing": None}.get(given, logs[position - 1].token)
+                batch = [log.envelope() for log in logs]
+                batch[position] = stale.envelope(token=token)
+                outcome = await writer.append_batch(batch)
+                if not is_error(outcome.error, StaleFenceError):
+                    stage.broken(
+                        f"the batch to be refused: envelope {position} has the {given} token",
+                        outcome.line(),
+                    )
+                await stage.holds(*logs, expected="a refused batch to leave no trace")
+                await stage.still_good(writer, stale)
+
+    @rule("FENCE-9")
+    async def test_two_envelopes_of_one_execution_answer_each_for_itself(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("fencing")
+        await stage.needs("batch")
+        writer = await stage.writer()
+        for position in range(3):
+            log = await stage.given_log(1, fenced=True)
+            old = log.token
+            await stage.given_fence(log)
+            batch = [
+                log.envelope(log.next + place, token=old if place == position else "current")
+                for place in range(3)
+            ]
+            outcome = await writer.append_batch(batch)
+            if not is_error(outcome.error, StaleFenceError):
+                stage.broken(f"the batch to be refused for envelope {position}", outcome.line())
+            await stage.holds(log, expected="a refused batch to leave no trace")
+            await stage.still_good(writer, log)
+
+    @rule("FENCE-10")
+    @on_every_write_path
+    async def test_an_execution_never_written_can_be_fenced(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        log = await stage.given_log(0, fenced=True)
+        await stage.holds(log, expected="a fence not to write an envelope")
+        await stage.refused(
+            log, lambda sequence: log.envelope(sequence, token=None), StaleFenceError
+        )
+
+    @rule("FENCE-11")
+    @on_every_write_path
+    async def test_the_current_token_outlives_the_handle(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        log = stage.log()
+        leaving = await stage.connect(name="leaving")
+        old = stage.given(await leaving.acquire_fence(log.execution_id))
+        log.token = stage.given(await leaving.acquire_fence(log.execution_id))
+        stage.given(await leaving.close())
+        for token in (old, None):
+            await stage.refused(
+                log,
+                lambda sequence, token=token: log.envelope(sequence, token=token),  # type: ignore[misc]
+                StaleFenceError,
+            )
+
+    @rule("FENCE-12")
+    @on_every_write_path
+    async def test_what_is_no_token_never_passes_for_one(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(1, fenced=True)
+        current = log.token
+        false_tokens = [*NOT_TOKENS, str(current), [current], {"fence": current}]
+        if current is not None:
+            false_tokens += [-current, f" {current} ", current + 0.5]
+        for given in false_tokens:
+            await stage.refused(
+                log,
+                lambda sequence, given=given: log.envelope(sequence, token=given),  # type: ignore[misc]
+                StaleFenceError,
+                ValueError,
+                target=f"a fence of {given!r}, where the token is {current}",
+            )
+
+    @rule("FENCE-13")
+    @on_every_write_path
+    async def test_a_token_that_was_never_handed_out_is_refused(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(1, fenced=True)
+        for ahead in (1, 1000, 2**40):
+            token = (log.token or 0) + ahead
+            await stage.refused(
+                log,
+                lambda sequence, token=token: log.envelope(sequence, token=token),  # type: ignore[misc]
+                StaleFenceError,
+            )
+        unfenced = await stage.given_log(1)
+        await stage.refused(
+            unfenced, lambda sequence: unfenced.envelope(sequence, token=1), StaleFenceError
+        )
+
+    @rule("FENCE-14")
+    @on_every_write_path
+    async def test_a_store_without_fencing_refuses_a_write_that_carries_a_token(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        if has_ability((await stage.writer()).store, "fencing"):
+            raise NotOffered("the store fences")
+        log = await stage.given_log(1)
+        await stage.refused(
+            log,
+            lambda sequence: log.envelope(sequence, metadata={FENCE_KEY: 1}),
+            StaleFenceError,
+            ValueError,
+        )
+
+
+async def _grown(stage: Stage, handle: Handle, log: Log, last: int) -> int:
+    outcome = await handle.acquire_fence(log.execution_id)
+    token = stage.returned(outcome, "an acquire to succeed")
+    stage.check(
+        isinstance(token, int) and not isinstance(token, bool) and token > last,
+        f"an int above {last}, the last token",
+        outcome.line(),
+    )
+    return token
+
+
+def _acquiring(handle: Handle, log: Log) -> Callable[[], Awaitable[Outcome[int]]]:
+    return lambda: handle.acquire_fence(log.execution_id)
+
+
+def _later_is_larger(stage: Stage, outcomes: list[Outcome[int]]) -> None:
+    """An acquire that began after another had returned must get the larger token."""
+    for one in outcomes:
+        for other in outcomes:
+            if one.ended < other.began:
+                stage.check(
+                    (one.value or 0) < (other.value or 0),
+                    "a later acquire to get the larger token",
+                    f"{one.line()}, then {other.line()}",
+                )
+
+
+async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
+    """Writers under the old token (or none) against one acquire, on handles of their own.
+
+    Whatever was acknowledged before the acquire returned is in a read made right after it; nothing
+    more may appear later.
+    """
+    fencer, *writers = await stage.contenders(4)
+    rounds: list[list[Outcome[Any]]] = []
+    for _ in range(stage.settings.rounds(4)):
+        hot = await stage.given_log(1, fenced=fenced_before)
+        old = hot.token
+        rivals = [
+            hot.envelope(hot.next, id=f"{hot.execution_id}-rival-{number}") for number in range(3)
+        ]
+        at_acquire: list[EventEnvelope] = []
+
+        async def acquire(hot: Log = hot, seen: list[EventEnvelope] = at_acquire) -> Outcome[Any]:
+            outcome = await fencer.acquire_fence(hot.execution_id)
+            hot.token = stage.returned(outcome, "an acquire under contention to succeed")
+            seen += await stage.read(fencer, hot.execution_id)
+            return outcome
+
+        outcomes = await burst(
+            [
+                acquire,
+                *(
+                    stage.writing(writer, rival)
+                    for writer, rival in zip(writers, rivals, strict=True)
+                ),
+            ]
+        )
+        rounds.append(outcomes)
+        _lost_in_order(stage, outcomes[1:])
+        hot.envelopes = at_acquire
+        await stage.holds(
+            hot, expected=f"nothing under the token {old} to land after the acquire returned"
+        )
+        for rival, outcome in zip(rivals, outcomes[1:], strict=True):
+            stage.check(
+                outcome.ok == (rival in at_acquire),
+                "a write acknowledged in the race to be in the log, and one refused not to be",
+                outcome.line(),
+            )
+        await stage.still_good(fencer, hot)
+    must_have_met(rounds)
+
+
+def _lost_in_order(stage: Stage, outcomes: list[Outcome[Any]]) -> None:
+    for outcome in outcomes:
+        if outcome.error is not None and not is_error(
+            outcome.error, StaleFenceError, DuplicateSequenceError
+        ):
+            stage.broken("a stale or a duplicate write, where it lost", outcome.line())
+
+
+async def _needs_fenced_batches(stage: Stage) -> None:
+    await stage.needs("fencing")
+    await stage.needs("batch")
+    if stage.backend.batch_scope != "store":
+        raise NotOffered('a batch holds one execution here (batch_scope = "execution")')

@@ -1,0 +1,79 @@
+"""RANGE-1 and RANGE-2: a closed interval of an execution's log."""
+
+from __future__ import annotations
+
+from ..lab.stage import Stage, difference_between
+from .case import rule
+
+LENGTH = 6
+
+
+class RangeSuite:
+    """`read_range` cuts the same log that `read_from` shows."""
+
+    @rule("RANGE-1")
+    async def test_both_ends_are_inclusive(self, stage: Stage) -> None:
+        await stage.needs("range")
+        log = await stage.given_log(LENGTH)
+        writer = await stage.writer()
+        for first in range(LENGTH + 2):
+            for last in range(LENGTH + 2):
+                outcome = await writer.read_range(log.execution_id, first, last)
+                found = stage.returned(outcome, "a range within bounds to be read")
+                difference = difference_between(log.envelopes[first : last + 1], list(found))
+                if difference:
+                    stage.broken(f"the envelopes from {first} to {last}, both included", difference)
+
+    @rule("RANGE-1")
+    async def test_beyond_the_end_is_cut_and_an_unknown_execution_is_empty(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("range")
+        log = await stage.given_log(2)
+        writer = await stage.writer()
+        expectations = [
+            (log.execution_id, 1, 2**53 - 1, log.envelopes[1:]),
+            (log.execution_id, 2, 2**53 - 1, []),
+            (stage.session.fresh_id(), 0, 10, []),
+        ]
+        for execution_id, first, last, expected in expectations:
+            outcome = await writer.read_range(execution_id, first, last)
+            found = stage.returned(outcome, "a range beyond the end to be read")
+            difference = difference_between(expected, list(found))
+            if difference:
+                stage.broken(f"what there is from {first} on", f"{outcome.call}: {difference}")
+
+    @rule("RANGE-1")
+    async def test_a_negative_first_means_zero_or_is_refused(self, stage: Stage) -> None:
+        await stage.needs("range")
+        log = await stage.given_log(2)
+        writer = await stage.writer()
+        outcome = await writer.read_range(log.execution_id, -5, 0)
+        if isinstance(outcome.error, ValueError):
+            return
+        found = stage.returned(outcome, "a negative first to mean 0, or a ValueError")
+        difference = difference_between(log.envelopes[:1], list(found))
+        if difference:
+            stage.broken("a negative first to mean 0", difference)
+
+    @rule("RANGE-2")
+    async def test_a_range_equals_the_part_of_read_from(self, stage: Stage) -> None:
+        await stage.needs("range")
+        log = await stage.given_log(2)
+        await stage.given_bulk(1500, log)
+        await stage.given_log(3)
+        writer = await stage.writer()
+        pairs = [(0, 0), (0, 1), (0, log.next - 1), (7, 1200), (999, 1001), (1400, 9000)]
+        pairs += [
+            tuple(sorted((stage.random.randrange(1500), stage.random.randrange(1600))))  # type: ignore[misc]
+            for _ in range(stage.settings.rounds(6))
+        ]
+        for first, last in pairs:
+            tail = stage.given(await writer.read_from(log.execution_id, first))
+            part = [envelope for envelope in tail if envelope.sequence <= last]
+            found = stage.returned(
+                await writer.read_range(log.execution_id, first, last), "a range to be read"
+            )
+            difference = difference_between(part, list(found))
+            if difference:
+                stage.broken(f"read_from({first}) cut at {last}", difference)
