@@ -23,6 +23,7 @@ PROFILES: Final = (
     "durability",
     "coalescing",
     "scoping",
+    "leases",
 )
 """The profiles in the order of the contract page; each has a data file of its name."""
 

@@ -87,10 +87,14 @@ class ExecutionJournal:
             raise self.failure
         envelope = self._build(event, self.next_sequence)
         self._fold(envelope)
-        self._queue.append(envelope)
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write(), name=f"journal {self.execution_id}")
+        self.enqueue(envelope)
         return envelope
+
+    def enqueue(self, *envelopes: EventEnvelope) -> None:
+        """Append these behind what is being written, without waiting."""
+        self._queue.extend(envelopes)
+        if self._queue and (self._writer is None or self._writer.done()):
+            self._writer = asyncio.create_task(self._write(), name=f"journal {self.execution_id}")
 
     def adopt(self, envelope: EventEnvelope) -> None:
         """Do all that `commit` does for an envelope that is durable already, but the append.

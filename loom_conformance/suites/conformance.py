@@ -12,6 +12,7 @@ from .batch import BatchSuite
 from .case import Case, cases_of
 from .core import CoreSuite
 from .fencing import FencingSuite
+from .leases import LeasesSuite
 from .range import RangeSuite
 
 
@@ -20,6 +21,7 @@ class Conformance(
     BatchSuite,
     RangeSuite,
     FencingSuite,
+    LeasesSuite,
 ):
     """Every rule of the contract as a test; a subclass names its backend."""
 
