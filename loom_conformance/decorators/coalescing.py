@@ -254,8 +254,6 @@ class _Flush:
                 caller.set_result(None)
             else:
                 caller.set_exception(error)
-                # Marks it as seen: a caller cancelled in this very turn will never look.
-                caller.exception()
         self.settled.set()
 
 

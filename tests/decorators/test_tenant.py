@@ -43,6 +43,7 @@ TENANTS = [
     "a\x00",
     "\x00",
     "\ud800",
+    "\udfff",
     "\udfff\ud800",
     "😀",
     "x" * 64,
@@ -50,7 +51,7 @@ TENANTS = [
     "x" * 64 + "y",
     "😀" * 300,
 ]
-NAMES = ["a", "b", "b:c", ":", "#", "1:a:b", "x" * 255, "x" * 254 + "y", "😀" * 255, "x" * 187]
+NAMES = ["a", "b", "c", "b:c", ":", "#", "1:a:b", "x" * 255, "x" * 254 + "y", "😀" * 255, "x" * 187]
 
 scalars = st.characters(codec="utf-8", exclude_characters="\x00")
 names = st.text(scalars, min_size=1, max_size=255)
