@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ import pytest
 from .lab import selection
 from .lab.selection import Selection, SelectionError
 from .lab.settings import DEPTHS, Settings
+from .lab.streams import kept_open
 
 if TYPE_CHECKING:
     from .report.recorder import Recorder
@@ -147,6 +149,31 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep a backend from closing pytest's streams while it starts."""
+    with _streams_of(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep a store from closing pytest's streams."""
+    with _streams_of(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep a backend from closing pytest's streams while it stops."""
+    with _streams_of(item):
+        return (yield)
+
+
+def _streams_of(item: pytest.Item) -> AbstractContextManager[None]:
+    return kept_open() if item.get_closest_marker("loom_rule") else nullcontext()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: Any) -> Any:
     """Call the kit's outcomes by their names."""
@@ -216,8 +243,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not recorder.run.subjects and _one(config, "backend"):
         terminalreporter.section("loom-conformance")
         terminalreporter.line("No test of the kit ran: there is no certificate.")
+    threads = recorder.left_threads() if recorder.run.subjects else []
+    if threads:
+        terminalreporter.line(
+            f"note         left running, and keeping this process alive: {', '.join(threads)}"
+        )
     for path in _many(config, "report") if recorder.run.subjects else ():
-        terminalreporter.line(f"report      {path}")
+        terminalreporter.line(f"report       {path}")
 
 
 # --- options ----------------------------------------------------------------------------------

@@ -117,6 +117,9 @@ def run(options: argparse.Namespace) -> int:
     _show(reports)
     write_reports(found, options.report)
     say(stdout(), [f"report       {path}" for path in options.report] if reports else [])
+    if ending.threads:
+        threads = ", ".join(ending.threads)
+        say(complaints, [f"the store left threads that keep a process alive: {threads}"])
     if ending.interrupted:
         say(complaints, ["interrupted: what did not run is not proven"])
         return INTERRUPTED
@@ -189,19 +192,20 @@ class _Watcher:
 
 
 def _rule(text: str) -> str:
-    return _known(text.upper(), rules(), "rule")
+    return _known(text.upper(), rules(), "rule", "see loom-conformance rules")
 
 
 def _path(text: str) -> str:
-    return _known(text, [path.name for path in WRITE_PATHS], "write path")
+    names = [path.name for path in WRITE_PATHS]
+    return _known(text, names, "write path", f"there are {', '.join(names)}")
 
 
-def _known(text: str, known: Iterable[str], what: str) -> str:
+def _known(text: str, known: Iterable[str], what: str, otherwise: str) -> str:
     names = list(known)
     if text in names:
         return text
     near = difflib.get_close_matches(text, names)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    hint = f"did you mean {near[0]}?" if near else otherwise
     raise argparse.ArgumentTypeError(f"there is no {what} {text!r}; {hint}")
 
 

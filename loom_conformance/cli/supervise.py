@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from ..lab.settings import Settings
-from ..report.outcomes import Outcome, TestResult
+from ..lab.verdict import Failure, Inconclusive
+from ..report.results import ProcessLost, results_of
 from ..report.run import Choice, Event, Run, result_event
 
 SUITES: Final = "loom_conformance.suites.test_backend"
@@ -29,11 +30,14 @@ SUITES: Final = "loom_conformance.suites.test_backend"
 POLL: Final = 0.05
 """Seconds between two looks at what the child has written."""
 
-GRACE: Final = 5.0
+GRACE: Final = 2.0
 """Seconds that a child has to go away once it has said that it is done, or was asked to."""
 
 MOST_STALLS: Final = 3
 """After so many children that stood still, the rest of the tests are given up."""
+
+MOST_FUTILE: Final = 20
+"""After so many children in a row that ended in their first test, the rest are given up."""
 
 USAGE_ERROR: Final = 4
 """pytest's exit status for a wrong command line."""
@@ -74,11 +78,13 @@ class Ending:
         problem: why there is nothing to report, as pytest said it; `""` where there is.
         usage: whether that was for a wrong command line.
         interrupted: whether the user stopped it.
+        threads: what the store left running that would keep a process alive.
     """
 
     problem: str = ""
     usage: bool = False
     interrupted: bool = False
+    threads: tuple[str, ...] = ()
 
 
 def supervise(request: Request, run: Run, listen: Callable[[Event], None]) -> Ending:
@@ -106,6 +112,7 @@ class _Supervisor:
         self.folder = folder
         self.skip: list[str] = []
         self.stalls = 0
+        self.futile = 0
         self.children = 0
 
     def go(self) -> Ending:
@@ -120,20 +127,20 @@ class _Supervisor:
             except KeyboardInterrupt:
                 self.run.why_missing = "the run was interrupted"
                 return Ending(interrupted=True)
-            if child.ended:
+            if child.ended and not child.open:
                 return self._closed(child)
             if not child.open:
-                if not self.run.subjects or self.children > 1:
-                    return Ending(problem=child.said() or child.how(), usage=False)
+                if not self.run.subjects:
+                    usage = child.status == USAGE_ERROR
+                    return Ending(problem=child.said() or child.how(), usage=usage)
                 self.run.why_missing = f"the tests could not go on: {child.how()}"
                 return Ending()
             self._account(child)
-            if child.stalled:
-                self.stalls += 1
-            if self.stalls >= MOST_STALLS:
-                self.run.why_missing = (
-                    f"given up after {self.stalls} tests that stood still; see the errors"
-                )
+            self.stalls += bool(child.stalled)
+            self.futile = 0 if child.finished else self.futile + 1
+            if self.stalls >= MOST_STALLS or self.futile >= MOST_FUTILE:
+                times = self.stalls if self.stalls >= MOST_STALLS else self.futile
+                self.run.why_missing = f"given up after {times} processes that had to be replaced"
                 return Ending()
 
     def _take(self, event: Event) -> None:
@@ -141,11 +148,9 @@ class _Supervisor:
         self.listen(event)
 
     def _closed(self, child: _Child) -> Ending:
-        if child.status == USAGE_ERROR:
-            return Ending(problem=child.said(), usage=True)
         if not self.run.subjects:
             return Ending(problem=child.said())
-        return Ending(interrupted=child.status == 2 and not self.run.fails)
+        return Ending(threads=child.threads)
 
     def _account(self, child: _Child) -> None:
         """Make the tests in which a child died errors, and leave out the rest of their rules."""
@@ -153,17 +158,29 @@ class _Supervisor:
         for nodeid in child.open:
             for subject, entry in self.run.named(nodeid):
                 rules.add(entry.rule)
-                result = TestResult(
-                    *(entry.rule, entry.test, entry.path, Outcome.ERROR),
-                    reason=child.how(),
-                )
-                self._take(result_event(subject, result))
+                for result in results_of(
+                    self.run.subjects[subject].subject,
+                    self.request.settings,
+                    rule=entry.rule,
+                    test=entry.test,
+                    path=entry.path,
+                    error=_lost(child),
+                    duration_s=child.stalled,
+                ):
+                    self._take(result_event(subject, result))
         self.skip += [*child.finished, *child.open]
         for key, one in self.run.subjects.items():
             for entry in one.subject.catalogue:
                 if entry.rule in rules:
                     path = f"[{entry.path}]" if entry.path else ""
                     self.skip.append(f"{key}::{entry.test}{path}")
+
+
+def _lost(child: _Child) -> Exception:
+    if not child.stalled:
+        return ProcessLost(child.how())
+    failure = Failure("LIVE-1", "every call to settle within its deadline", child.how())
+    return Inconclusive(child.how(), failure)
 
 
 class _Child:
@@ -182,6 +199,7 @@ class _Child:
         self.ended = False
         self.status: int | None = None
         self.stalled = 0.0
+        self.threads: tuple[str, ...] = ()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -242,14 +260,14 @@ class _Child:
         elif event["event"] == "end":
             self.ended = True
             self.status = event["status"]
+            self.threads = tuple(event["threads"])
 
     def how(self) -> str:
         """How the child went, in words."""
         if self.stalled:
-            return (
-                f"nothing happened for {self.stalled:g} s, so the process was killed; see LIVE-1 "
-                "(a slow store needs a longer --deadline)"
-            )
+            return f"nothing happened for {self.stalled:g} s, so the process was killed; see LIVE-1"
+        if self.ended:
+            return "the store interrupted the run (KeyboardInterrupt, pytest.exit) in this test"
         status = self.status
         if status is not None and status < 0:
             return f"the process was killed by {signal.Signals(-status).name} during this test"

@@ -45,9 +45,18 @@ class Certificate:
 
 
 def certify(
-    name: str, results: Sequence[RuleResult], declarations: Mapping[str, Any]
+    name: str,
+    results: Sequence[RuleResult],
+    declarations: Mapping[str, Any],
+    selected: str = "",
 ) -> Certificate:
     """Say what these results prove about a backend.
+
+    Args:
+        name: the backend's.
+        results: what became of every rule of the contract.
+        declarations: what the backend says of itself.
+        selected: the part of the contract that was asked for, in words; `""` for all of it.
 
     A profile is proven when each of its rules passed, was not offered or was declined, and at
     least one MUST among them passed. Advice does not stand in the way; everything else does.
@@ -62,7 +71,10 @@ def certify(
             proven.append(profile)
     verdict = _verdict(results, proven)
     limits = _limits(results, proven, declarations)
-    line = _line(name, verdict, results, proven, unproven, limits)
+    if selected and verdict is not Verdict.NOTHING_RUN:
+        line = _line_of_part(name, results, selected)
+    else:
+        line = _line(name, verdict, results, proven, unproven, limits)
     return Certificate(verdict, tuple(proven), unproven, limits, line)
 
 
@@ -88,7 +100,7 @@ def _why_not(results: Sequence[RuleResult]) -> str:
 
 def _verdict(results: Sequence[RuleResult], proven: Sequence[str]) -> Verdict:
     outcomes = {one.outcome for one in results}
-    if not outcomes - {Outcome.NOT_RUN, Outcome.OVERRIDDEN, Outcome.ERROR}:
+    if not any(one.judged for one in results):
         return Verdict.NOTHING_RUN
     if outcomes & {Outcome.FAILED, Outcome.KNOWN_FAILING}:
         return Verdict.DOES_NOT_CONFORM
@@ -147,6 +159,21 @@ def _line(
     if advice:
         text += f" Advice: {_ids(advice)}."
     return text
+
+
+def _line_of_part(name: str, results: Sequence[RuleResult], selected: str) -> str:
+    """What a run of chosen rules says, which is never that a backend conforms."""
+    tests = [test for one in results for test in one.tests]
+    bad = [one for one in results if one.outcome.fails_the_run]
+    known = [one for one in results if one.outcome is Outcome.KNOWN_FAILING]
+    if bad:
+        text = f"{name}: {'; '.join(f'{one.rule.id} {one.outcome}' for one in bad)}."
+    else:
+        passed = sum(test.outcome is Outcome.PASSED for test in tests)
+        text = f"{name}: {passed} of the {counted(len(tests), 'test')} that ran passed."
+    if known:
+        text += f" Known to fail: {_ids(known)}."
+    return f"{text} This is no certificate: only {selected} ran."
 
 
 def _ids(results: Iterable[RuleResult], at_most: int = 8) -> str:

@@ -40,7 +40,7 @@ def document(run: Run, key: str) -> Document:
     """
     subject = run.subjects[key].subject
     results = run.rule_results(key)
-    certificate = certify(subject.name, results, subject.declarations)
+    certificate = certify(subject.name, results, subject.declarations, run.choice.told())
     return {
         "format": FORMAT,
         "kit_version": metadata.version("loom-conformance"),

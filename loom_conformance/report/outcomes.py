@@ -7,7 +7,7 @@ or cut short leaves its rule unproven, whatever the others say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -143,7 +143,15 @@ class RuleResult:
     paths: Mapping[str, Outcome]
     tests: Sequence[TestResult] = ()
     missing: Sequence[Expected] = ()
-    duration_s: float = field(default=0.0)
+    duration_s: float = 0.0
+
+    @property
+    def judged(self) -> bool:
+        """Whether any test of it came to a judgement."""
+        return any(
+            test.outcome not in (Outcome.ERROR, Outcome.OVERRIDDEN, Outcome.NOT_RUN)
+            for test in self.tests
+        )
 
 
 def judge(
@@ -202,7 +210,10 @@ def _reason(
     why = f": {why_missing}" if why_missing else ""
     if not results:
         return f"no test of it ran{why}"
-    return f"{len(missing)} of its {len(missing) + len(results)} tests did not run{why}"
+    told = f"{len(missing)} of its {len(missing) + len(results)} tests did not run{why}"
+    if all(result.outcome is Outcome.PASSED for result in results):
+        told += "; what ran passed"
+    return told
 
 
 def _paths(results: Sequence[TestResult], missing: Sequence[Expected]) -> dict[str, Outcome]:

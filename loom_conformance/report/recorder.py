@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import platform
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import pytest
 from ..backend import Backend
 from ..lab.settings import Settings
 from .outcomes import Expected, Outcome, TestResult
-from .results import results_of
+from .results import ProcessLost, results_of
 from .run import Choice, Event, Run, result_event, subject_event
 from .subject import Subject, describe
 
@@ -35,6 +36,7 @@ WORDS: Final[Mapping[Outcome, tuple[str, str, str | tuple[str, Mapping[str, bool
     Outcome.KNOWN_FAILING: ("known failing", "k", ("KNOWN FAILING", {"yellow": True})),
     Outcome.ADVICE: ("advice", "a", ("ADVICE", {"yellow": True})),
     Outcome.DECLINED: ("declined", "d", ("DECLINED", {"yellow": True})),
+    Outcome.NOT_RUN: ("not run", "-", ("NOT RUN", {"yellow": True})),
     Outcome.NOT_OFFERED: ("not offered", "n", ("NOT OFFERED", {"yellow": True})),
 }
 """What pytest calls each outcome: its category, its letter and its word."""
@@ -228,14 +230,28 @@ class Recorder:
         self.run.duration_s = max(0.0, time.time() - self.began)
         for nodeid in self.crashed:
             for subject, entry in self.run.named(nodeid):
-                result = TestResult(
-                    *(entry.rule, entry.test, entry.path, Outcome.ERROR),
-                    reason="the process that ran this test died in it",
-                )
-                event = result_event(subject, result)
-                self.run.take(event)
-                self._write(event)
-        self._write({"event": "end", "status": status})
+                for result in results_of(
+                    self.run.subjects[subject].subject,
+                    self.run.settings,
+                    rule=entry.rule,
+                    test=entry.test,
+                    path=entry.path,
+                    error=ProcessLost("the process that ran this test died in it"),
+                    duration_s=0.0,
+                ):
+                    event = result_event(subject, result)
+                    self.run.take(event)
+                    self._write(event)
+        self._write({"event": "end", "status": status, "threads": self.left_threads()})
+
+    @staticmethod
+    def left_threads() -> list[str]:
+        """The names of the threads that will keep the interpreter from ending."""
+        return [
+            thread.name
+            for thread in threading.enumerate()
+            if thread is not threading.main_thread() and not thread.daemon and thread.is_alive()
+        ]
 
     def _write(self, event: Event) -> None:
         if self.stream is not None:
@@ -255,7 +271,7 @@ def show(report: Any, item: pytest.Item, results: Iterable[TestResult]) -> None:
     outcome = result.outcome
     report.user_properties.append(("loom_rule", result.rule))
     report.user_properties.append(("loom_outcome", outcome.value))
-    if outcome is Outcome.NOT_RUN:
+    if outcome is Outcome.NOT_RUN and report.outcome == "skipped":
         return
     if hasattr(report, "wasxfail"):
         del report.wasxfail

@@ -26,6 +26,10 @@ _MACHINERY: Final = frozenset(("_pytest", "pluggy", "asyncio", "loom_conformance
 """Packages whose frames mean nothing to the author of a store."""
 
 
+class ProcessLost(Exception):
+    """The process that ran a test ended in it; the message says how."""
+
+
 def replay_words(
     subject: Subject, settings: Settings, rule: str, path: str = "", failure: Failure | None = None
 ) -> list[str]:
@@ -81,9 +85,11 @@ def results_of(
         result.outcome = Outcome.DECLINED
     elif isinstance(error, NotOffered):
         result.outcome = Outcome.NOT_OFFERED
+    elif isinstance(error, CouldNotRun) and not error.first:
+        result.outcome = Outcome.NOT_RUN
     else:
         result.outcome = Outcome.ERROR
-        if not isinstance(error, CouldNotRun):
+        if not isinstance(error, CouldNotRun | ProcessLost):
             result.reason = printable(f"{type(error).__name__}: {error}".rstrip(": "))
             result.text = _error_text(result, error, subject.name)
             return [result]

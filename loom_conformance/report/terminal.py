@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from .text import WIDTH, counted, listed, printable, shortened, wrapped
 
 QUIET = (Outcome.PASSED, Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.NOT_RUN)
 """Outcomes whose rules are counted, and not listed one by one."""
+
+PASSED_FIRST = (Outcome.PASSED, *(one for one in WORST_FIRST if one is not Outcome.PASSED))
+"""The order of counts."""
 
 MARGIN = 13
 """Columns of the first column of the tables."""
@@ -34,6 +38,7 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
         lines += wrapped(chosen, _first("selected"), width=width)
     if report["declarations"]["durability"]:
         lines += wrapped(report["declarations"]["durability"], _first("power loss"), width=width)
+    lines += wrapped(_ran(report), _first("tests"), width=width)
     lines.append("")
     for profile in report["profiles"]:
         lines += wrapped(_counts(report, profile), _first(profile["profile"]), width=width)
@@ -56,7 +61,8 @@ def failures(
         if not told:
             continue
         lines = str(told[0]["text"]).splitlines()
-        others = [_place(one) for one in told[1:]]
+        others = dict.fromkeys(_place(one) for one in told[1:])
+        others.pop(_place(told[0]), None)
         if others:
             lines += wrapped(f"The same on {listed(others)}.", "  ", width=width)
         texts.append(lines)
@@ -81,7 +87,7 @@ def _counts(report: Document, profile: dict[str, Any]) -> str:
     """`38 passed, 1 failed`, or the reason where all of a profile is left out."""
     counts = profile["outcomes"]
     parts = []
-    for outcome in (Outcome.PASSED, *(one for one in WORST_FIRST if one is not Outcome.PASSED)):
+    for outcome in PASSED_FIRST:
         if outcome in counts:
             parts.append(f"{counts[outcome]} {outcome}")
     told = ", ".join(parts) or "no rules"
@@ -91,6 +97,15 @@ def _counts(report: Document, profile: dict[str, Any]) -> str:
             reasons = _reasons(report, profile["profile"])
             told = f"{only}: {reasons[0]}" if len(reasons) == 1 else str(only)
     return told
+
+
+def _ran(report: Document) -> str:
+    """How many tests ran, and what became of them."""
+    tests = Counter(test["outcome"] for rule in report["rules"] for test in rule["tests"])
+    missing = tests.pop(Outcome.NOT_RUN, 0)
+    parts = [f"{tests[one]} {one}" for one in PASSED_FIRST if one in tests]
+    told = f"{tests.total()} ran: {', '.join(parts)}" if parts else "none ran"
+    return f"{told}; {missing} did not run" if missing else told
 
 
 def _reasons(report: Document, profile: str) -> Sequence[str]:
@@ -107,10 +122,16 @@ def _rules(report: Document, outcome: Outcome, width: int) -> list[str]:
     if not found:
         return []
     lines = ["", f"{outcome} ({counted(len(found), 'rule')})"]
+    alike: dict[str, list[str]] = {}
     for rule in found:
         bad = [one["path"] for one in rule["paths"] if one["outcome"] == outcome]
-        good = len(rule["paths"]) - len(bad)
-        where = f" [{', '.join(bad)}]" if bad and good else ""
+        where = f" [{', '.join(bad)}]" if bad and len(bad) < len(rule["paths"]) else ""
         told = printable(f"{shortened(rule['reason'], 200)}{where}")
-        lines += wrapped(told, f"  {rule['id']:<{MARGIN - 2}}", width=width)
+        alike.setdefault(told, []).append(rule["id"])
+    for told, ids in alike.items():
+        if len(ids) == 1:
+            lines += wrapped(told, f"  {ids[0]:<{MARGIN - 2}}", width=width)
+        else:
+            lines += wrapped(listed(ids), "  ", width=width)
+            lines += wrapped(told, " " * MARGIN, width=width)
     return lines
