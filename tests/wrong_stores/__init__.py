@@ -1,0 +1,1 @@
+"""Deliberately wrong stores, one fault each, and correct variants that must pass."""

@@ -1,0 +1,147 @@
+"""Judging a backend by the whole catalogue in this process, without pytest.
+
+    python -m tests.wrong_stores.harness NAME [--all-paths] [--depth default] [RULE ...]
+
+prints what became of a wrong store or a variant, for work on its claim.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from loom_conformance.lab.session import Session
+from loom_conformance.lab.settings import DEPTHS, Depth, Settings
+from loom_conformance.lab.verdict import (
+    CouldNotRun,
+    Declined,
+    Failure,
+    Inconclusive,
+    NotOffered,
+    RuleBroken,
+)
+from loom_conformance.suites import catalogue
+
+from .registry import Subject, variants, wrong_stores
+
+SEED = 1
+"""Values and orders are those of this seed, so that a claim holds or does not."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of the rules on one backend.
+
+    Attributes:
+        passed: the rules of which at least one test ran and passed.
+        breaks: the MUST rules that are broken, each with the first failure seen.
+        advice: the SHOULD rules, and such parts of a rule, that are not followed.
+        inconclusive: the rules that could not be judged, each with the first reason.
+        strays: what else left a test: an error of the kit, or a failure under another rule's name.
+    """
+
+    passed: set[str] = field(default_factory=set)
+    breaks: dict[str, Failure] = field(default_factory=dict)
+    advice: dict[str, Failure] = field(default_factory=dict)
+    inconclusive: dict[str, str] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+
+    def sets(self) -> dict[str, list[str]]:
+        """The rules that stand out, as a claim lists them: the worst outcome of each."""
+        breaks = set(self.breaks)
+        advice = set(self.advice) - breaks
+        inconclusive = set(self.inconclusive) - breaks - advice
+        return {
+            "breaks": sorted(breaks),
+            "inconclusive": sorted(inconclusive),
+            "advice": sorted(advice),
+        }
+
+
+def judge(
+    subject: Subject,
+    *,
+    depth: Depth = "quick",
+    seed: int = SEED,
+    only: Collection[str] = (),
+    paths: Iterable[str] | None = None,
+) -> Verdict:
+    """Run the catalogue, or the rules named in `only`, against a subject.
+
+    `paths` replaces the subject's own write paths.
+    """
+    verdict = Verdict()
+    chosen = set(subject.paths if paths is None else paths)
+    session = Session(subject.backend, Settings(subject.deadline, seed, depth))
+    try:
+        for case in catalogue():
+            if only and case.rule.id not in only:
+                continue
+            for path in case.runs():
+                if path is not None and path.name not in chosen:
+                    continue
+                where = f"{case.rule.id} {case.name} [{path}]"
+                should = case.rule.level == "SHOULD"
+                try:
+                    case.run(session, path)
+                except RuleBroken as broken:
+                    _note(verdict, broken.failure, where, case.rule.id, should=should)
+                except Inconclusive as unclear:
+                    if unclear.failure is not None:
+                        _note(verdict, unclear.failure, where, "LIVE-1", should=False)
+                    verdict.inconclusive.setdefault(case.rule.id, f"{where}: {unclear}")
+                except (NotOffered, Declined):
+                    continue
+                except CouldNotRun as error:
+                    verdict.strays.append(f"{where}: could not run: {error}")
+                    return verdict
+                except Exception as error:  # noqa: BLE001 - every stray is to be told
+                    verdict.strays.append(f"{where}: {type(error).__name__}: {error}")
+                else:
+                    verdict.passed.add(case.rule.id)
+    finally:
+        session.close()
+    return verdict
+
+
+def _note(verdict: Verdict, failure: Failure, where: str, rule: str, *, should: bool) -> None:
+    if failure.rule != rule:
+        verdict.strays.append(f"{where} says that {failure.rule} is broken: {failure.got}")
+    kept = verdict.advice if should or failure.advice else verdict.breaks
+    kept.setdefault(failure.rule, failure)
+
+
+def main(arguments: list[str]) -> int:
+    """Print a verdict; 2 where there is no subject of that name."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("rules", nargs="*")
+    parser.add_argument("--all-paths", action="store_true")
+    parser.add_argument("--depth", choices=DEPTHS, default="quick")
+    parser.add_argument("--seed", type=int, default=SEED)
+    given = parser.parse_args(arguments)
+    found = {name: one.subject for name, one in variants().items()}
+    subject = {**found, **wrong_stores()}.get(given.name)
+    if subject is None:
+        sys.stderr.write(f"no wrong store and no variant is named {given.name!r}\n")
+        return 2
+    paths = None
+    if given.all_paths:
+        paths = {path.name for case in catalogue() for path in case.runs() if path is not None}
+    verdict = judge(subject, depth=given.depth, seed=given.seed, only=given.rules, paths=paths)
+    for kind, rules in verdict.sets().items():
+        sys.stdout.write(f"{kind} = {rules}\n")
+    for failure in [*verdict.breaks.values(), *verdict.advice.values()]:
+        sys.stdout.write(f"\n{failure.rule} on {failure.path}\n")
+        sys.stdout.write(f"  expected {failure.expected}\n  got {failure.got}\n")
+    for reason in verdict.inconclusive.values():
+        sys.stdout.write(f"\ninconclusive: {reason}\n")
+    for stray in verdict.strays:
+        sys.stdout.write(f"\nSTRAY {stray}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""Each wrong store breaks the rules that its claim names, and no other; each variant passes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from loom_conformance.contract.rules import rules
+from loom_conformance.report.claims import claims
+
+from .harness import judge
+from .registry import variants, wrong_stores
+
+
+def test_every_claim_has_a_store_and_every_store_a_claim() -> None:
+    assert set(wrong_stores()) == set(claims())
+
+
+@pytest.mark.parametrize("name", sorted(claims()))
+def test_claim_is_well_formed(name: str) -> None:
+    claim = claims()[name]
+    assert claim.breaks or claim.advice
+    for field in ("family", "fault", "fix", "source"):
+        assert asdict(claim)[field].strip(), field
+    named = [*claim.breaks, *claim.inconclusive, *claim.advice]
+    assert set(named) <= set(rules())
+    assert len(named) == len(set(named)), "a rule stands in one list only"
+
+
+@pytest.mark.parametrize("name", sorted(wrong_stores()))
+def test_wrong_store_breaks_exactly_what_its_claim_says(name: str) -> None:
+    claim = claims()[name]
+    verdict = judge(wrong_stores()[name])
+    assert verdict.strays == []
+    assert verdict.sets() == {
+        "breaks": sorted(claim.breaks),
+        "inconclusive": sorted(claim.inconclusive),
+        "advice": sorted(claim.advice),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(variants()))
+def test_correct_variant_passes_all_that_it_offers(name: str) -> None:
+    variant = variants()[name]
+    verdict = judge(variant.subject)
+    assert verdict.strays == []
+    assert verdict.sets() == {
+        "breaks": [],
+        "inconclusive": [],
+        "advice": sorted(variant.advice),
+    }
+    assert "APPEND-1" in verdict.passed
