@@ -51,6 +51,9 @@ class AtomicConnection(sqlite3.Connection):
             cursor = self._insert(sql, rows)
             if cursor.rowcount == len(rows):
                 self.commit()
+            # An open cursor would be dropped on the event loop's thread and reset its statement
+            # there, which the next call on this thread may be running (SQLITE_MISUSE).
+            cursor.close()
             return cursor
         finally:
             if self.in_transaction:
