@@ -32,6 +32,9 @@ class PostgresBackend(Backend):
         " fsync on (a server that the kit starts has)"
     )
 
+    store: ClassVar[type[PostgresEventStore]] = PostgresEventStore
+    """The class of the handles that it opens."""
+
     crash: Callable[[str], Awaitable[None]]
 
     def __init__(self) -> None:
@@ -67,7 +70,7 @@ class PostgresBackend(Backend):
 
     async def connect(self, address: str) -> PostgresEventStore:
         """Open a handle."""
-        handle = await PostgresEventStore.connect(address)
+        handle = await self.store.connect(address)
         self._handles.setdefault(address, weakref.WeakSet()).add(handle)
         return handle
 

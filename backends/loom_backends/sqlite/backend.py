@@ -25,13 +25,16 @@ class SQLiteBackend(Backend):
         " where the disk honours a sync"
     )
 
+    store: ClassVar[type[SQLiteEventStore]] = SQLiteEventStore
+    """The class of the handles that it opens."""
+
     async def create(self) -> str:
         """Name a file in a new temporary directory; the first handle makes it."""
         return str(Path(tempfile.mkdtemp(prefix="loom-sqlite-")) / "store.db")
 
     async def connect(self, address: str) -> SQLiteEventStore:
         """Open a handle."""
-        return await SQLiteEventStore.open(address)
+        return await self.store.open(address)
 
     async def destroy(self, address: str) -> None:
         """Remove the file's directory."""
