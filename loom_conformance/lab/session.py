@@ -64,15 +64,53 @@ class Session:
         self._admit()
         stage = Stage(self, rule, path, key)
         try:
-            self._loop.run(lambda: self._play(stage, body))
+            self._guarded(stage, lambda: self._play(stage, body))
         except NotOffered:
             raise
-        except LoopLost as error:
-            self._forget()
-            raise Inconclusive(f"{error}; see LIVE-1", self._live_1(stage, str(error))) from None
         except BaseException:
             self._renew()
             raise
+
+    def run_sync(self, work: Callable[[], None]) -> None:
+        """Run work that drives the loop piece by piece (see `drive`).
+
+        Raises:
+            RuleBroken, Inconclusive, NotOffered, CouldNotRun: what came of it.
+        """
+        self._admit()
+        try:
+            work()
+        except NotOffered:
+            raise
+        except BaseException:
+            self._renew()
+            raise
+
+    def stage(self, rule: str, key: str) -> Stage:
+        """A stage for work that `run_sync` runs; it ends with `Stage.finish`."""
+        return Stage(self, rule, None, key)
+
+    def drive(self, stage: Stage, work: Awaitable[T]) -> T:
+        """Run one piece of `run_sync`'s work on the loop.
+
+        Raises:
+            Inconclusive: a call hung, or the loop was lost.
+        """
+
+        async def bounded() -> T:
+            try:
+                return await work
+            except Hung as hung:
+                raise self._judged(stage, hung) from None
+
+        return self._guarded(stage, bounded)
+
+    def _guarded(self, stage: Stage, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return self._loop.run(work)
+        except LoopLost as error:
+            self._forget()
+            raise Inconclusive(f"{error}; see LIVE-1", self._live_1(stage, str(error))) from None
 
     async def _play(self, stage: Stage, body: Body) -> None:
         try:
@@ -192,6 +230,11 @@ class Session:
         if isinstance(self.backend, Scoping):
             return self.backend.scoping(store, tenant)
         return TenantScopedEventStore(store, tenant)
+
+    async def about_to_crash(self) -> None:
+        """Give up the shared storage, since the server beneath it is going to die."""
+        await self._clear()
+        self._forget()
 
     async def discard(self, handle: Handle) -> None:
         """Close a handle that is no longer needed, whatever it does."""

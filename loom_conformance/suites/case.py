@@ -8,7 +8,7 @@ reachable as a `Case`, so that suites run without pytest too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
@@ -21,10 +21,11 @@ from ..lab.selection import current
 from ..lab.session import Session
 from ..lab.stage import Stage
 
-Test = Callable[..., Coroutine[Any, Any, None]]
+Test = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ON_PATHS: Final = "loom_on_paths"
+_ON_SESSION: Final = "loom_on_session"
 _CASE: Final = "loom_case"
 _SESSIONS = pytest.StashKey[dict[type[Backend], Session]]()
 
@@ -63,6 +64,9 @@ class Case:
         Raises:
             RuleBroken, Inconclusive, NotOffered, Declined, CouldNotRun: what came of it.
         """
+        if getattr(self.method, _ON_SESSION, False):
+            session.run_sync(lambda: self.method(None, session))
+            return
         arguments = (path,) if self.paths else ()
 
         async def body(stage: Stage) -> None:
@@ -74,6 +78,12 @@ class Case:
 def on_every_write_path(method: F) -> F:
     """Try the rule on each write path; stands below `@rule`."""
     setattr(method, _ON_PATHS, True)
+    return method
+
+
+def on_the_session(method: F) -> F:
+    """Hand the session itself to a plain method, which drives the loop; stands below `@rule`."""
+    setattr(method, _ON_SESSION, True)
     return method
 
 

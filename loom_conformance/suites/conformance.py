@@ -10,10 +10,14 @@ from ..backend import Backend
 from ..lab.admission import AdmissionError, check_declarations
 from .batch import BatchSuite
 from .case import Case, cases_of
+from .coalescing import CoalescingSuite
 from .core import CoreSuite
+from .durability import DurabilitySuite
 from .fencing import FencingSuite
 from .leases import LeasesSuite
+from .model import ModelSuite
 from .range import RangeSuite
+from .scoping import ScopingSuite
 
 
 class Conformance(
@@ -21,7 +25,11 @@ class Conformance(
     BatchSuite,
     RangeSuite,
     FencingSuite,
+    DurabilitySuite,
+    CoalescingSuite,
+    ScopingSuite,
     LeasesSuite,
+    ModelSuite,
 ):
     """Every rule of the contract as a test; a subclass names its backend."""
 
