@@ -163,8 +163,8 @@ class Session:
     # --- what tests ask for ---
 
     def fresh_id(self) -> str:
-        """An execution id that this session has not used."""
-        return f"run-{next(self._names)}"
+        """An execution id that this session has not used; none is the beginning of another."""
+        return f"run-{next(self._names):06}"
 
     def allowance(self, method: str) -> float:
         """Seconds that one call of a method may take.

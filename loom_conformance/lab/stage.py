@@ -76,7 +76,7 @@ class Log:
             sequence=place,
             id=f"{self.execution_id}-{place}" if id is None else id,
             kind=kind,
-            timestamp=timestamp or EPOCH + timedelta(milliseconds=max(0, place) % 10**9),
+            timestamp=timestamp or EPOCH + timedelta(seconds=max(0, place) % 10**6),
             payload={"step": place} if payload is None else payload,
             metadata=more,
         )
