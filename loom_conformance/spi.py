@@ -41,10 +41,12 @@ def encode_json(value: object) -> str:
             an object of another type, or nesting that the encoder cannot follow.
     """
     try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEnvelopeError(f"not JSON: {error}") from error
-    return text
+
+
+_ENCODER: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def decode_json(text: str | bytes) -> JsonValue:
@@ -263,32 +265,27 @@ def _check_timestamp(value: object) -> None:
 
 def _check_json(name: str, value: object) -> None:
     """Walk the value once, level by level; encode it only where it might be too large."""
-    level: list[object] = [value]
+    level: list[Any] = [value]
     depth = 0
     bound = 0
     while level:
-        below: list[object] = []
+        below: list[Any] = []
+        nested = False
         for item in level:
             kind = type(item)
-            if item is None or kind is bool:
-                bound += 6
-            elif isinstance(item, str):
+            if kind not in _JSON_KINDS:
+                kind = _json_kind(name, item)
+            if kind is str:
                 bound += 6 * len(item) + 3
                 if not item.isascii() and not _is_scalar_text(item):
                     raise InvalidEnvelopeError(f"{name} holds a lone surrogate: {item!r:.80}")
-            elif isinstance(item, int):
+            elif kind is int:
                 bound += 18
                 if not -MAX_INTEGER <= item <= MAX_INTEGER:
                     raise InvalidEnvelopeError(f"{name} holds an integer beyond 2**53 - 1")
-            elif isinstance(item, float):
-                bound += 26
-                if not math.isfinite(item):
-                    raise InvalidEnvelopeError(f"{name} holds {item!r}, which is no JSON number")
-            elif isinstance(item, list):
-                bound += 2
-                below.extend(item)
-            elif isinstance(item, dict):
-                bound += 2
+            elif kind is dict:
+                nested = True
+                bound += 3
                 for key, inner in item.items():
                     if not isinstance(key, str):
                         raise InvalidEnvelopeError(f"{name} has a key that is no str: {key!r:.80}")
@@ -296,9 +293,17 @@ def _check_json(name: str, value: object) -> None:
                     if not key.isascii() and not _is_scalar_text(key):
                         raise InvalidEnvelopeError(f"{name} has a key with a lone surrogate")
                     below.append(inner)
+            elif kind is list:
+                nested = True
+                bound += 3
+                below.extend(item)
+            elif kind is float:
+                bound += 26
+                if not math.isfinite(item):
+                    raise InvalidEnvelopeError(f"{name} holds {item!r}, which is no JSON number")
             else:
-                raise InvalidEnvelopeError(f"{name} holds {kind.__name__}, which is no JSON value")
-        if below or any(isinstance(item, list | dict) for item in level):
+                bound += 6
+        if nested:
             depth += 1
             if depth > MAX_DEPTH:
                 raise InvalidEnvelopeError(f"{name} is nested more than {MAX_DEPTH} deep")
@@ -307,6 +312,17 @@ def _check_json(name: str, value: object) -> None:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         if len(text.encode("utf-8")) > MAX_JSON_BYTES:
             raise InvalidEnvelopeError(f"{name} is larger than 1 MiB as JSON")
+
+
+_JSON_KINDS: Final = frozenset({str, int, float, bool, list, dict, type(None)})
+
+
+def _json_kind(name: str, item: object) -> type:
+    """The JSON type that a subclass stands for, an enumeration's member among them."""
+    for kind in (str, int, float, list, dict):
+        if isinstance(item, kind):
+            return kind
+    raise InvalidEnvelopeError(f"{name} holds {type(item).__name__}, which is no JSON value")
 
 
 # --- The store --------------------------------------------------------------------------------
