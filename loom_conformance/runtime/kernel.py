@@ -253,10 +253,13 @@ class WorkflowRuntime:
     async def cancel(self, execution_id: str, reason: str) -> ExecutionState:
         """Fence the execution, and end it unless it has ended; its final state.
 
+        One that has no log is not fenced: that would stop an unfenced start.
+
         Raises:
             ExecutionNotFoundError: it has no log.
             StorageWriteError: the record did not land.
         """
+        await self.loaded(execution_id)
         fence = await self.acquire_fence(execution_id)
         state = await self.loaded(execution_id)
         if state.ended:
