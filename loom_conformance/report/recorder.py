@@ -269,8 +269,12 @@ def show(report: Any, item: pytest.Item, results: Iterable[TestResult]) -> None:
     """Put a test's outcome in pytest's words: passed, failed or skipped, and one text."""
     result = next(iter(results))
     outcome = result.outcome
-    report.user_properties.append(("loom_rule", result.rule))
-    report.user_properties.append(("loom_outcome", outcome.value))
+    properties = [("loom_rule", result.rule), ("loom_outcome", outcome.value)]
+    report.user_properties.extend(properties)
+    item.user_properties[:] = [
+        *(one for one in item.user_properties if one[0] not in dict(properties)),
+        *properties,
+    ]
     if outcome is Outcome.NOT_RUN and report.outcome == "skipped":
         return
     if hasattr(report, "wasxfail"):

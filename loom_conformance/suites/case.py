@@ -128,9 +128,9 @@ def session_of(request: pytest.FixtureRequest) -> Session:
     root = request.session
     sessions = root.stash.setdefault(_SESSIONS, {})
     if backend not in sessions:
-        session = Session(backend, current().settings)
-        sessions[backend] = session
-        root.addfinalizer(session.close)
+        sessions[backend] = Session(backend, current().settings)
+        # A plugin that runs the last test again comes back after this: it gets a new session.
+        root.addfinalizer(lambda: sessions.pop(backend).close())
     return sessions[backend]
 
 
