@@ -88,17 +88,13 @@ class MemoryEventStore:
 
     async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `sequence >= first`, ascending."""
-        return await self.read_range(execution_id, first, MAX_SEQUENCE)
+        return self._read(execution_id, first, MAX_SEQUENCE)
 
     async def read_range(
         self, execution_id: str, first: int, last: int, /
     ) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `first <= sequence <= last`, ascending."""
-        self._check_open()
-        check_key("execution_id", execution_id)
-        log = self.storage.logs.get(execution_id, Log())
-        low, high = bisect_left(log.sequences, first), bisect_right(log.sequences, last)
-        return [self._decode(log.records[sequence]) for sequence in log.sequences[low:high]]
+        return self._read(execution_id, first, last)
 
     async def acquire_fence(self, execution_id: str, /) -> int:
         """The execution's new current token; older ones are stale from now on."""
@@ -144,6 +140,13 @@ class MemoryEventStore:
         log.records[record.sequence] = record
         insort(log.sequences, record.sequence)
         self.storage.ids.add(record.id)
+
+    def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        self._check_open()
+        check_key("execution_id", execution_id)
+        log = self.storage.logs.get(execution_id, Log())
+        low, high = bisect_left(log.sequences, first), bisect_right(log.sequences, last)
+        return [self._decode(log.records[sequence]) for sequence in log.sequences[low:high]]
 
     def _check_open(self) -> None:
         if self.closed:

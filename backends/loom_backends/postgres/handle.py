@@ -1,27 +1,34 @@
 """A handle on one PostgreSQL schema, by asyncpg: its sessions, its patience and its end.
 
-Every call is one statement, and so one round trip and one transaction.
+Every call is one statement, and so one round trip and one transaction. Sessions are kept by the
+handle itself: asyncpg's pool spends a task and a reset on each release, and nothing here leaves
+anything to reset.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from typing import Any, ClassVar, Final, Self
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from loom_conformance.spi import EventStoreError, OutcomeUnknownError
 
 from ..lifecycle import Calls, finish, opened
 
+T = TypeVar("T")
+Session: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
 RETRIED: Final = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
+    asyncpg.TooManyConnectionsError,
 )
-"""Errors by which the server says: rolled back because of others, try again."""
+"""Errors by which the server says: nothing was done because of others, try again."""
 
 LOST: Final = (
     OSError,
@@ -40,12 +47,19 @@ FAULTS: Final = (
 )
 """Whatever asyncpg raises; a time-out is an `OSError`."""
 
+CONNECT_WITHIN: Final = 30.0
+COMMAND_WITHIN: Final = 60.0
+"""How long the server may take for a session, and for one statement, locks included (seconds)."""
+
+SETTLE_WITHIN: Final = 5.0
+"""How long a cancelled call waits for the server's last word before it cuts the session."""
+
 CLOSE_WITHIN: Final = 30.0
 """How long `close` waits for calls in flight, in seconds, before it cuts their connections."""
 
 
 class PostgresHandle:
-    """One handle on a schema, with a small pool. The tables are those of its `search_path`."""
+    """One handle on a schema, with a few sessions. The tables are those of the `search_path`."""
 
     SETTINGS: ClassVar[dict[str, str]] = {"synchronous_commit": "on"}
 
@@ -55,50 +69,36 @@ class PostgresHandle:
     IS_SET_UP: ClassVar[str]
     """A query that says whether they are."""
 
-    def __init__(self, pool: asyncpg.Pool, patience: float) -> None:
-        self._pool = pool
+    def __init__(self, dsn: str, max_sessions: int = 8, patience: float = 30.0) -> None:
+        self._dsn = dsn
         self._patience = patience
+        self._limit = asyncio.Semaphore(max_sessions)
+        self._sessions: set[Session] = set()
+        self._idle: list[Session] = []
         self._calls = Calls()
         self._closing: asyncio.Future[None] | None = None
-        self._server_pids: set[int] = set()
 
     @classmethod
-    async def connect(cls, dsn: str, *, max_connections: int = 8, patience: float = 30.0) -> Self:
+    async def connect(cls, dsn: str, *, max_sessions: int = 8, patience: float = 30.0) -> Self:
         """Open a handle, and set the schema up if it is new.
 
         Args:
             dsn: a PostgreSQL URI; `options=-csearch_path=...` in it chooses a schema.
-            max_connections: the size of the pool; a connection is made when it is needed.
+            max_sessions: how many calls the server serves at once; others wait for their turn.
             patience: how long, in seconds, a call retries what the server asks to be retried.
 
         Raises:
-            EventStoreError: the server cannot be reached or refuses the connection.
+            EventStoreError: the server cannot be reached or refuses the session.
         """
-        return await opened(cls._connect(dsn, max_connections, patience))
+        return await opened(cls._connect(dsn, max_sessions, patience))
 
     @classmethod
-    async def _connect(cls, dsn: str, max_connections: int, patience: float) -> Self:
-        pids: set[int] = set()
-
-        async def note_pid(connection: asyncpg.Connection) -> None:
-            pid = connection.get_server_pid()
-            pids.add(pid)
-            connection.add_termination_listener(lambda _: pids.discard(pid))
-
-        pool = await asyncpg.create_pool(
-            dsn,
-            min_size=0,
-            max_size=max_connections,
-            init=note_pid,
-            reset=_keep_as_it_is,
-            command_timeout=60,
-            server_settings=cls.SETTINGS,
-        )
-        handle = cls(pool, patience)
-        handle._server_pids = pids
+    async def _connect(cls, dsn: str, max_sessions: int, patience: float) -> Self:
+        handle = cls(dsn, max_sessions, patience)
         try:
-            if not (await handle._run(cls.IS_SET_UP))[0][0]:
-                await handle._run_script(cls.SCHEMA)
+            ((is_set_up,),) = await handle._fetch(cls.IS_SET_UP)
+            if not is_set_up:
+                await handle._patiently(lambda session: session.execute(cls.SCHEMA))
         except BaseException:
             await handle.close()
             raise
@@ -107,7 +107,9 @@ class PostgresHandle:
     @property
     def server_pids(self) -> frozenset[int]:
         """The process ids of the server's sessions that serve this handle."""
-        return frozenset(self._server_pids)
+        return frozenset(
+            session.get_server_pid() for session in self._sessions if not session.is_closed()
+        )
 
     async def close(self) -> None:
         """Settle what is in flight and end every session."""
@@ -118,60 +120,94 @@ class PostgresHandle:
 
     async def _close(self) -> None:
         try:
-            if await self._calls.idle(within=CLOSE_WITHIN):
-                await asyncio.wait_for(self._pool.close(), CLOSE_WITHIN)
-        except TimeoutError:
-            pass
+            await self._calls.idle(within=CLOSE_WITHIN)
+            for session in self._idle:
+                # A session that is lost anyway has nothing to say at its end.
+                with contextlib.suppress(*FAULTS):
+                    await session.close(timeout=CLOSE_WITHIN)
         finally:
-            self._pool.terminate()
+            for session in self._sessions:
+                session.terminate()
 
-    async def _run(self, query: str, *arguments: object, writing: bool = False) -> list[Any]:
-        """Run one statement in a transaction of its own; again, where the server asks for that."""
+    async def _fetch(self, query: str, *arguments: object, writing: bool = False) -> list[Any]:
+        """Run one statement, which is a transaction of its own, and fetch all its records."""
+        return await self._patiently(
+            lambda session: session.fetch(query, *arguments), writing=writing
+        )
+
+    async def _patiently(
+        self, work: Callable[[Session], Awaitable[T]], *, writing: bool = False
+    ) -> T:
+        """Do some work on a session; again, where the server asks for that."""
         deadline = asyncio.get_running_loop().time() + self._patience
         while True:
-            connection = await self._acquire(deadline)
             try:
-                return await connection.fetch(query, *arguments)
+                async with self._limit:
+                    return await self._once(work, writing=writing)
             except RETRIED as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise EventStoreError(
                         f"PostgreSQL asked for another try for {self._patience} s: {error}"
                     ) from error
-            except asyncpg.UniqueViolationError:
-                raise
-            except FAULTS as error:
-                raise self._fault(error, writing=writing) from error
-            finally:
-                await self._pool.release(connection)
             await asyncio.sleep(random.uniform(0.001, 0.02))
+            self._calls.check()
 
-    async def _acquire(self, deadline: float) -> PoolConnectionProxy:
-        """A session of the pool. Whatever fails here, nothing was sent."""
-        while True:
-            try:
-                return await self._pool.acquire()
-            except asyncpg.TooManyConnectionsError as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise EventStoreError(f"PostgreSQL has no session free: {error}") from error
-            except FAULTS as error:
-                raise EventStoreError(f"cannot reach PostgreSQL: {error}") from error
-            await asyncio.sleep(random.uniform(0.01, 0.1))
-
-    async def _run_script(self, script: str) -> None:
-        connection = await self._acquire(deadline=0)
+    async def _once(self, work: Callable[[Session], Awaitable[T]], *, writing: bool) -> T:
+        session = await self._take()
         try:
-            await connection.execute(script)
+            return await work(session)
+        except asyncio.CancelledError:
+            await finish(self._settle(session))
+            raise
+        except (*RETRIED, asyncpg.UniqueViolationError):
+            raise
         except FAULTS as error:
-            raise self._fault(error, writing=False) from error
+            if isinstance(error, LOST):
+                session.terminate()
+            raise self._fault(error, writing=writing) from error
         finally:
-            await self._pool.release(connection)
+            self._give_back(session)
+
+    async def _take(self) -> Session:
+        """A session for one statement. Whatever fails here, nothing was sent."""
+        while self._idle:
+            session = self._idle.pop()
+            if not session.is_closed():
+                return session
+            self._sessions.discard(session)
+        try:
+            session = await asyncpg.connect(
+                self._dsn,
+                timeout=CONNECT_WITHIN,
+                command_timeout=COMMAND_WITHIN,
+                server_settings=self.SETTINGS,
+            )
+        except RETRIED:
+            raise
+        except FAULTS as error:
+            raise EventStoreError(f"cannot reach PostgreSQL: {error}") from error
+        self._sessions.add(session)
+        return session
+
+    async def _settle(self, session: Session) -> None:
+        """Wait for the server to end a statement whose caller was cancelled.
+
+        asyncpg has asked it to stop, and holds back the next statement until it has.
+        """
+        try:
+            async with asyncio.timeout(SETTLE_WITHIN):
+                await session.execute("SELECT 1")
+        except FAULTS:
+            session.terminate()
+
+    def _give_back(self, session: Session) -> None:
+        if session.is_closed():
+            self._sessions.discard(session)
+        else:
+            self._idle.append(session)
 
     def _fault(self, error: Exception, *, writing: bool) -> EventStoreError:
         """What a driver's error means."""
         if writing and isinstance(error, LOST):
             return OutcomeUnknownError(f"the session ended during a write: {error}")
         return EventStoreError(f"PostgreSQL failed: {error}")
-
-
-async def _keep_as_it_is(_: object) -> None:
-    """Nothing here changes a session, so a pool's reset would be a round trip for nothing."""

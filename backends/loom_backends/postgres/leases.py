@@ -63,9 +63,9 @@ class PostgresLeaseStore(PostgresHandle):
     async def age(self, seconds: float) -> None:
         """Leave every lease as it would be `seconds` later."""
         with self._calls:
-            await self._run(self.AGE, seconds, writing=True)
+            await self._fetch(self.AGE, seconds, writing=True)
 
     async def _granted(self, statement: str, *arguments: object) -> bool:
         with self._calls:
-            records = await self._run(statement, *arguments, writing=True)
+            records = await self._fetch(statement, *arguments, writing=True)
         return any(granted for (granted,) in records)

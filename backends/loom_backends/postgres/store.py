@@ -155,26 +155,29 @@ class PostgresEventStore(PostgresHandle):
 
     async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `sequence >= first`, ascending."""
-        return await self.read_range(execution_id, first, MAX_SEQUENCE)
+        return await self._read(execution_id, first, MAX_SEQUENCE)
 
     async def read_range(
         self, execution_id: str, first: int, last: int, /
     ) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `first <= sequence <= last`, ascending."""
-        check_key("execution_id", execution_id)
-        first, last = max(first, 0), min(last, MAX_SEQUENCE)
-        with self._calls:
-            if first > last:
-                return []
-            records = await self._run(self.READ, execution_id, first, last)
-        return [self._decode(execution_id, record) for record in records]
+        return await self._read(execution_id, first, last)
 
     async def acquire_fence(self, execution_id: str, /) -> int:
         """The execution's new current token; older ones are stale from now on."""
         check_key("execution_id", execution_id)
         with self._calls:
-            records = await self._run(self.ACQUIRE, execution_id, writing=True)
+            records = await self._fetch(self.ACQUIRE, execution_id, writing=True)
         return int(records[0][0])
+
+    async def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        check_key("execution_id", execution_id)
+        first, last = max(first, 0), min(last, MAX_SEQUENCE)
+        with self._calls:
+            if first > last:
+                return []
+            records = await self._fetch(self.READ, execution_id, first, last)
+        return [self._decode(execution_id, record) for record in records]
 
     async def _persist(self, rows: Sequence[Row]) -> None:
         """Write the rows as one step, again where the attempt was overtaken by another's."""
@@ -189,7 +192,7 @@ class PostgresEventStore(PostgresHandle):
                 await self._raise_conflict(rows, error)
 
     async def _write_one(self, row: Row) -> None:
-        records = await self._run(self.APPEND, *row, writing=True)
+        records = await self._fetch(self.APPEND, *row, writing=True)
         if not records:
             raise RacedError
         current = records[0][0]
@@ -199,7 +202,7 @@ class PostgresEventStore(PostgresHandle):
     async def _write_many(self, rows: Sequence[Row]) -> None:
         *columns, _ = zip(*rows, strict=True)
         writers = {(row.execution_id, row.fence): None for row in rows}
-        refused = await self._run(
+        refused = await self._fetch(
             self.APPEND_BATCH, *columns, *zip(*writers, strict=True), writing=True
         )
         for execution_id, given, current, raced in refused:
@@ -233,7 +236,7 @@ class PostgresEventStore(PostgresHandle):
             if key in seen:
                 return key
             seen.add(key)
-        records = await self._run(query, *zip(*keys, strict=True))
+        records = await self._fetch(query, *zip(*keys, strict=True))
         return tuple(records[0]) if records else None
 
     def _encode(self, envelope: EventEnvelope) -> Row:

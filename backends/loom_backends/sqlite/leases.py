@@ -24,19 +24,19 @@ class SQLiteLeaseStore(SQLiteHandle):
     """
 
     CLAIM = f"""
-        INSERT INTO leases (name, holder, ends) VALUES (?1, ?2, {NOW} + ?3)
+        INSERT INTO leases (name, holder, ends) VALUES (?, ?, {NOW} + ?)
         ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, ends = excluded.ends
         WHERE leases.ends <= {NOW}
         RETURNING 1
     """
 
     RENEW = f"""
-        UPDATE leases SET ends = {NOW} + ?3
-        WHERE name = ?1 AND holder = ?2 AND ends > {NOW}
+        UPDATE leases SET ends = {NOW} + ?
+        WHERE name = ? AND holder = ? AND ends > {NOW}
         RETURNING 1
     """
 
-    RELEASE = f"DELETE FROM leases WHERE name = ?1 AND holder = ?2 AND ends > {NOW} RETURNING 1"
+    RELEASE = f"DELETE FROM leases WHERE name = ? AND holder = ? AND ends > {NOW} RETURNING 1"
 
     AGE = "UPDATE leases SET ends = ends - ?"
 
@@ -48,7 +48,7 @@ class SQLiteLeaseStore(SQLiteHandle):
     async def renew(self, name: str, holder: str, ttl: float, /) -> bool:
         """Let a live lease end `ttl` from now; `False` if the holder's is not live any more."""
         check_lease(name, holder)
-        return await self._granted(self.RENEW, name, holder, check_ttl(ttl))
+        return await self._granted(self.RENEW, check_ttl(ttl), name, holder)
 
     async def release(self, name: str, holder: str, /) -> bool:
         """End the holder's lease; `False` if the holder's is not live any more."""

@@ -66,8 +66,12 @@ class SQLiteEventStore(SQLiteHandle):
     # `IS` compares as wanted where either side is NULL: no token is right where there is no fence.
     INSERT = """
         INSERT INTO envelopes (execution_id, sequence, id, kind, timestamp, payload, metadata)
-        SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
-        WHERE (SELECT token FROM fences WHERE execution_id = ?1) IS ?8
+        SELECT execution_id, sequence, id, kind, timestamp, payload, metadata
+        FROM (
+            SELECT ? AS execution_id, ? AS sequence, ? AS id, ? AS kind,
+                ? AS timestamp, ? AS payload, ? AS metadata, ? AS fence
+        ) AS new
+        WHERE (SELECT token FROM fences WHERE execution_id = new.execution_id) IS fence
     """
 
     READ = """
@@ -98,19 +102,13 @@ class SQLiteEventStore(SQLiteHandle):
 
     async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `sequence >= first`, ascending."""
-        return await self.read_range(execution_id, first, MAX_SEQUENCE)
+        return await self._read(execution_id, first, MAX_SEQUENCE)
 
     async def read_range(
         self, execution_id: str, first: int, last: int, /
     ) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `first <= sequence <= last`, ascending."""
-        check_key("execution_id", execution_id)
-        first, last = max(first, 0), min(last, MAX_SEQUENCE)
-        with self._calls:
-            if first > last:
-                return []
-            rows = await self._fetch(self.READ, execution_id, first, last)
-        return [self._decode(execution_id, row) for row in rows]
+        return await self._read(execution_id, first, last)
 
     async def acquire_fence(self, execution_id: str, /) -> int:
         """The execution's new current token; older ones are stale from now on."""
@@ -118,6 +116,15 @@ class SQLiteEventStore(SQLiteHandle):
         with self._calls:
             ((token,),) = await self._fetch(self.ACQUIRE, execution_id, writing=True)
         return int(token)
+
+    async def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        check_key("execution_id", execution_id)
+        first, last = max(first, 0), min(last, MAX_SEQUENCE)
+        with self._calls:
+            if first > last:
+                return []
+            rows = await self._fetch(self.READ, execution_id, first, last)
+        return [self._decode(execution_id, row) for row in rows]
 
     async def _write(self, rows: Sequence[Row]) -> None:
         try:
