@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..spi import EventStore
 from .checks import Check
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ class Race(ABC):
     shows: ClassVar[str]
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(),)
     varies: ClassVar[Mapping[str, Sequence[Any]]]
+
+    def around(self, store: EventStore) -> EventStore:
+        """What the race puts around every handle that a node gets, such as a fault."""
+        return store
 
     async def given(self, scene: Scene) -> None:  # noqa: B027
         """Set up what the race starts from; nothing of it is scheduled."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
-from ..clock import Clock
+from ..clock import Clock, Timer
 from ..contract.operations import Operation
 from ..decorators import Replica, ReplicaReadingEventStore
 from ..runtime import (
@@ -24,10 +24,10 @@ from ..runtime import (
     Timers,
     Workflow,
 )
-from ..spi import EventEnvelope, EventStore, JsonValue, LeaseStore
+from ..spi import EventEnvelope, EventStore, JsonValue
 from .evidence import Call, Effect, Ended, Evidence
 from .race import FROZEN, Parameters
-from .stores import CopiedErrors, Failing, Life, Mortal, Recorded, envelopes_of
+from .stores import Life, Mortal, Recorded, envelopes_of
 
 T = TypeVar("T")
 
@@ -44,25 +44,65 @@ Wrap = Callable[[EventStore], EventStore]
 
 
 class Place(Protocol):
-    """Where a node runs: what it is given of the outside world."""
+    """Where a node runs: what it is given of the outside world (see `interleave.Node`)."""
 
     @property
-    def store(self) -> EventStore:
+    def store(self) -> Any:
         """The node's own handle; no other node uses it."""
 
     @property
-    def leases(self) -> LeaseStore:
-        """The node's own handle on leases."""
+    def leases(self) -> Any:
+        """The node's own handle on leases, if there are any."""
 
     @property
     def clock(self) -> Clock:
         """The node's clock."""
 
-    async def effect(self, name: str) -> None:
+    async def effect(self, name: str) -> Any:
         """Let the world see an effect; it is done when this returns."""
 
-    def tell(self, text: str) -> None:
+    def tell(self, kind: str, what: object = "") -> None:
         """Note in the trace what happened, without being a step."""
+
+
+class Outside:
+    """A place outside of the schedule, where time stands still."""
+
+    leases = None
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self.clock: Clock = StillClock()
+
+    async def effect(self, name: str) -> None:
+        """An effect that nobody counts."""
+
+    def tell(self, kind: str, what: object = "") -> None:
+        """A remark that nobody hears."""
+
+
+class StillClock:
+    """The beginning of every race, for as long as it is looked at."""
+
+    def now(self) -> datetime:
+        """The time."""
+        return NIGHT
+
+    async def sleep(self, seconds: float) -> None:
+        """Refuse to wait.
+
+        Raises:
+            RuntimeError: always; nothing that sets up a race may wait.
+        """
+        raise RuntimeError(f"the set-up of a race waits {seconds:g} s, and time stands still there")
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Refuse to wait.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(f"the set-up of a race waits {seconds:g} s, and time stands still there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +139,7 @@ class Scene:
         parameters: what the race leaves open.
         subject: what runs it.
         decorators: makes the backend's decorators.
-        prefix: stands before every name, so that runs do not meet.
-        setup: a place outside the schedule, for what the race starts from.
+        storage: a handle outside of the schedule.
     """
 
     def __init__(
@@ -108,31 +147,21 @@ class Scene:
         parameters: Parameters,
         subject: Subject,
         decorators: Decorators,
-        prefix: str,
-        setup: Place,
+        storage: EventStore,
     ) -> None:
         self.parameters = parameters
         self.subject = subject
         self.decorators = decorators
-        self.prefix = prefix
         self.evidence = Evidence()
         self.executions: list[str] = []
-        self.dead_sequence: int | None = None
-        self.copied = False
         lag = None if parameters.lag == FROZEN else parameters.lag
         self.replica = None if parameters.lag is None else Replica(lag)
-        self.wrap: Wrap = subject.store() if subject.store is not None else _as_it_is
-        self._setup = setup
+        self.storage = storage
 
     # --- names ---
 
-    def fresh(self, label: str) -> str:
-        """A name of this run."""
-        return self.prefix + label
-
-    def execution(self, label: str) -> str:
-        """An execution id of this run, whose log is evidence."""
-        execution_id = self.fresh(label)
+    def execution(self, execution_id: str) -> str:
+        """The id, and from now on its log is evidence."""
         if execution_id not in self.executions:
             self.executions.append(execution_id)
         return execution_id
@@ -162,25 +191,16 @@ class Scene:
         payload: JsonValue = {"workflow": "audit", "input": None}
         return EventEnvelope(execution_id, sequence, id, "EXECUTION_STARTED", NIGHT, payload)
 
-    def fails_at(self, sequence: int) -> None:
-        """Let the storage be dead whenever a node writes this sequence."""
-        self.dead_sequence = sequence
-
-    def copies_errors(self) -> None:
-        """Let conflicts reach the nodes as errors of another copy of the contract."""
-        self.copied = True
-
     def _outside(self, name: str) -> Node:
         outside = Scene(
             replace(self.parameters, linger=None, crash=None),
-            Subject(store=lambda: self.wrap),
+            Subject(),
             self.decorators,
-            self.prefix,
-            self._setup,
+            self.storage,
         )
         outside.replica = self.replica
         outside.evidence = Evidence(calls=self.evidence.earlier)
-        return Node(name, outside, self._setup)
+        return Node(name, outside, Outside(self.storage))
 
     # --- nodes ---
 
@@ -190,11 +210,7 @@ class Scene:
 
     async def recovered(self, node: Node, execution_id: str) -> None:
         """A recovery pass over an execution, driven to its end."""
-        await node.recover(f"recovery of {self.label(execution_id)}", execution_id)
-
-    def label(self, name: str) -> str:
-        """A name of this run without what makes it fresh."""
-        return name.removeprefix(self.prefix)
+        await node.recover(f"recovery of {execution_id}", execution_id)
 
 
 class Node:
@@ -210,12 +226,7 @@ class Node:
     def store(self) -> EventStore:
         """The node's store as its runtime sees it, decorators and all."""
         scene, parameters = self.scene, self.scene.parameters
-        store: EventStore = scene.wrap(self.place.store)
-        store = Recorded(store, self._called)
-        if scene.dead_sequence is not None:
-            store = Recorded(Failing(store.store, scene.dead_sequence), self._called)
-        if scene.copied:
-            store = CopiedErrors(store)
+        store: EventStore = Recorded(self.place.store, self._called)
         if scene.replica is not None:
             store = ReplicaReadingEventStore(store, scene.replica)
         if parameters.linger is not None:
@@ -231,7 +242,6 @@ class Node:
     @cached_property
     def runtime(self) -> Runtime:
         """The node's runtime."""
-        evidence = self.scene.evidence
         return self.scene.subject.assembly.runtime(
             RuntimeDeps(
                 store=self.store,
@@ -239,7 +249,7 @@ class Node:
                 workflows=[Workflow("audit", self._audit), Workflow("nap", self._nap)],
                 random_bytes=bytes,
                 on_event=self._told,
-                on_storage_error=lambda error: evidence.storage_errors.append((self.name, error)),
+                on_storage_error=self._storage_error,
             )
         )
 
@@ -315,11 +325,15 @@ class Node:
 
     def _told(self, envelope: EventEnvelope) -> None:
         self.scene.evidence.told.append((self.name, envelope))
-        self.place.tell(f"on_event {envelope.sequence} {envelope.kind}")
+        self.place.tell("on_event", f"{envelope.sequence} {envelope.kind}")
 
     def _error(self, error: BaseException) -> None:
         self.scene.evidence.errors.append((self.name, error))
-        self.place.tell(f"on_error {type(error).__name__}")
+        self.place.tell("on_error", type(error).__name__)
+
+    def _storage_error(self, error: BaseException) -> None:
+        self.scene.evidence.storage_errors.append((self.name, error))
+        self.place.tell("on_storage_error", type(error.__cause__ or error).__name__)
 
     def _called(self, operation: Operation, value: Any, error: BaseException | None) -> None:
         self.scene.evidence.calls.append(Call(self.name, operation, error, value))
@@ -327,7 +341,3 @@ class Node:
     def _acknowledged(self, operation: Operation, value: Any, error: BaseException | None) -> None:
         if error is None:
             self.scene.evidence.acknowledged.extend(envelopes_of(operation))
-
-
-def _as_it_is(store: EventStore) -> EventStore:
-    return store

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ..runtime import Schedule, StorageWriteError
-from ..spi import DuplicateEnvelopeIdError
+from ..spi import DuplicateEnvelopeIdError, EventStore
 from . import checks
 from .checks import Check
 from .race import FROZEN, Act, Parameters, Race, varying
 from .scene import Node, Scene
+from .stores import CopiedErrors, Failing
 
 OCCURRENCE = "7"
 
@@ -80,7 +81,7 @@ class SameOccurrence(Race):
 
     def schedule(self, scene: Scene) -> Schedule:
         """The schedule whose occurrence is due."""
-        return Schedule(scene.fresh("daily"), "audit")
+        return Schedule("daily", "audit")
 
     def nodes(self, scene: Scene) -> Mapping[str, Act]:
         async def start(node: Node) -> None:
@@ -209,8 +210,8 @@ class StorageFailsAtBootstrap(Race):
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(nodes=1),)
     varies = varying(nodes=(1, 2), linger=(None, 0.0, 0.01), tenant=(None, "acme"))
 
-    async def given(self, scene: Scene) -> None:
-        scene.fails_at(0)
+    def around(self, store: EventStore) -> EventStore:
+        return Failing(store, 0)
 
     def nodes(self, scene: Scene) -> Mapping[str, Act]:
         async def start(node: Node) -> None:
@@ -247,8 +248,8 @@ class SecondCopy(Race):
     shows = "a plain duplicate becomes a storage failure"
     varies = varying(nodes=(2, 3, 4), tenant=(None, "acme"))
 
-    async def given(self, scene: Scene) -> None:
-        scene.copies_errors()
+    def around(self, store: EventStore) -> EventStore:
+        return CopiedErrors(store)
 
     def nodes(self, scene: Scene) -> Mapping[str, Act]:
         async def start(node: Node) -> None:
