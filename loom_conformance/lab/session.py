@@ -117,6 +117,7 @@ class Session:
             if stage.path is not None:
                 await self._offered(stage, stage.path)
             await body(stage)
+            await stage.verify()
         except Hung as hung:
             raise self._judged(stage, hung) from None
         except RuleBroken as broken:

@@ -1,8 +1,9 @@
 """What a suite test works with: handles, logs it knows, set-up that must succeed, and checks.
 
 Set-up that fails makes a test inconclusive; only a check of the rule itself breaks the rule.
-A refusal is always checked three ways: the error's class, an unchanged log on a fresh handle, and
-a next good write on the same handle while the error is still held.
+A refusal is always checked three ways: the error's class, an unchanged log on another handle (at
+once, and on a fresh one when the test ends), and a next good write on the same handle while the
+error is still held.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class Stage:
         self.logs: list[Log] = []
         self._opened: list[Handle] = []
         self._storages: list[str] = []
+        self._observer: Handle | None = None
+        self._checked: dict[Log, None] = {}
 
     # --- handles and storages ---
 
@@ -170,6 +173,18 @@ class Stage:
         finally:
             await self.session.discard(handle)
 
+    async def observer(self) -> Handle:
+        """This test's own reader: a handle that writes nothing, opened once."""
+        if self._observer is None:
+            self._observer = await self.connect(name="observer")
+        return self._observer
+
+    async def verify(self) -> None:
+        """Check once more, on a fresh handle, every log that was checked on the observer."""
+        if self._checked:
+            async with self.fresh() as reader:
+                await self._holds(reader, list(self._checked), "")
+
     async def finish(self) -> None:
         """Close this test's handles and destroy its storages."""
         for handle in reversed(self._opened):
@@ -181,7 +196,7 @@ class Stage:
         """Whether the store has an optional ability and does not decline it."""
         if ability in self.backend.declined:
             return False
-        return has_ability((await self.writer()).store, ability)
+        return has_ability(await self.session.writer(APPEND), ability)
 
     async def needs(self, ability: str) -> None:
         """Raise `NotOffered` unless the store has the ability."""
@@ -192,7 +207,7 @@ class Stage:
 
     async def abilities(self) -> frozenset[str]:
         """The optional abilities that the store has and does not decline."""
-        return abilities((await self.writer()).store) - set(self.backend.declined)
+        return abilities(await self.session.writer(APPEND)) - set(self.backend.declined)
 
     # --- set-up ---
 
@@ -278,12 +293,15 @@ class Stage:
         return list(self.given(await handle.read_from(execution_id)))
 
     async def holds(self, *logs: Log, handle: Handle | None = None, expected: str = "") -> None:
-        """Check that each execution holds just what its log says; on a fresh handle by default."""
-        if handle is not None:
-            await self._holds(handle, logs, expected)
-            return
-        async with self.fresh() as reader:
-            await self._holds(reader, logs, expected)
+        """Check that each execution holds just what its log says.
+
+        Without a handle it is the observer that looks, and `verify` looks again, at the test's end
+        and on a fresh handle.
+        """
+        if handle is None:
+            self._checked.update(dict.fromkeys(logs))
+            handle = await self.observer()
+        await self._holds(handle, logs, expected)
 
     async def _holds(self, reader: Handle, logs: Sequence[Log], expected: str) -> None:
         for log in logs:

@@ -23,6 +23,8 @@ class AppendSuite:
         await stage.accepted(log)
         await stage.holds(log, handle=await stage.writer())
         await stage.holds(log, handle=other)
+        async with stage.fresh() as fresh:
+            await stage.holds(log, handle=fresh)
 
     @rule("APPEND-2")
     @on_every_write_path

@@ -215,8 +215,8 @@ async def _faithful_or_refused(stage: Stage, what: str, fields: Mapping[str, Any
 
 
 async def _is_there(stage: Stage, what: str, offender: EventEnvelope) -> None:
-    async with stage.fresh() as reader:
-        outcome = await reader.read_from(offender.execution_id)
+    reader = await stage.observer()
+    outcome = await reader.read_from(offender.execution_id)
     found = [one for one in outcome.value or () if one.id == offender.id]
     if not found:
         stage.broken(
