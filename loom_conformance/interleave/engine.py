@@ -1,0 +1,402 @@
+"""Runs a scenario again and again, each time as a strategy chooses.
+
+At rest (no callback is ready and no call is in flight) every strand stands at a gate, has ended,
+or waits for another one. Then, and only then, the strategy is asked, and one step goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..backend import Backend
+from . import audit_hook
+from .loop import InterleavingLoop, Uncontrolled
+from .names import Names, RenamedStore
+from .node import Node, Operation
+from .resources import Resources
+from .scenario import Outcome, Scenario
+from .search.step import EVERYTHING, Diverged, Step, Strand, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something a node told, and after which step."""
+
+    after: int
+    node: int
+    kind: str
+    words: str
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run was.
+
+    Attributes:
+        trail: the steps, in order.
+        remarks: what was told between them.
+        results, errors: how each node ended, by its letter.
+        failure: what was wrong with it, or `None`.
+        stopped: why it could not be judged, or `None`.
+        repetition: the strategy gave it up as one that is equivalent to another.
+        diverged: the known prefix was not met again.
+    """
+
+    trail: list[Operation] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    results: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    effects: list[tuple[str, str, Any]] = field(default_factory=list)
+    failure: str | None = None
+    stopped: str | None = None
+    repetition: bool = False
+    diverged: Diverged | None = None
+
+
+class Engine:
+    """One storage, one handle a node, and the machinery that leads runs over them.
+
+    Use it as an asynchronous context manager on an `InterleavingLoop`.
+
+    Attributes:
+        shared: the nodes wake each other, so that no step is independent of another's.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        backend: Backend,
+        *,
+        fresh_storage: bool = False,
+        most_steps: int = 1000,
+        patience: float = 10.0,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, InterleavingLoop):
+            raise TypeError("the scheduler needs its own event loop: run it by `explore`")
+        audit_hook.install()
+        self.scenario = scenario
+        self.backend = backend
+        self.resources = Resources(backend.envelope_ids)
+        self.shared = False
+        self.sharing: tuple[str, str] | None = None
+        self.busy: Operation | None = None
+        self.stopping = False
+        self.now = -1
+        self._loop = loop
+        self._names = Names(fresh=not fresh_storage)
+        self._fresh_storage = fresh_storage
+        self._most_steps = most_steps
+        self._patience = patience
+        self._handles: list[Any] = []
+        self._address: str | None = None
+        self._nodes: list[Node] = []
+        self._observer: RenamedStore | None = None
+        self._parked: dict[Strand, Step] = {}
+        self._due: dict[Strand, Operation] = {}
+        self._run = Run()
+        self._ended: asyncio.Future[None] | None = None
+        self._strategy: Strategy | None = None
+        self._alive: set[int] = set()
+        self._refused: Uncontrolled | None = None
+        self._turns = 0
+        self._since: float | None = None
+
+    async def __aenter__(self) -> Engine:
+        self._nodes = [Node(self, index) for index in range(len(self.scenario.nodes))]
+        try:
+            await self._open()
+        except BaseException:
+            await self._close()
+            raise
+        rest = self._loop.rest
+        rest.at_rest, rest.turned, rest.patience = self._at_rest, self._turned, self._wait
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        rest = self._loop.rest
+        rest.at_rest = rest.turned = rest.patience = None
+        await self._close()
+
+    async def _open(self) -> None:
+        address = self._address = await self.backend.create()
+        for node in self._nodes:
+            node.store = await self._gate(node, self.backend.connect, address)
+            connect = getattr(self.backend, "connect_leases", None)
+            if callable(connect):
+                node.leases = await self._gate(node, connect, address)
+        handle = await self.backend.connect(address)
+        self._handles.append(handle)
+        self._observer = RenamedStore(handle, self._names)
+
+    async def _gate(
+        self, node: Node, connect: Callable[[str], Coroutine[Any, Any, Any]], address: str
+    ) -> Any:
+        from .gate import GatedStore
+
+        handle = await connect(address)
+        self._handles.append(handle)
+        return GatedStore(node, RenamedStore(handle, self._names))
+
+    async def _close(self) -> None:
+        handles, self._handles = self._handles, []
+        address, self._address = self._address, None
+        closing = [asyncio.ensure_future(handle.close()) for handle in handles]
+        if closing:
+            done, late = await asyncio.wait(closing, timeout=self._patience)
+            for task in late:
+                task.cancel()
+            for task in done:
+                if not task.cancelled():
+                    task.exception()
+        if address is not None:
+            await self.backend.destroy(address)
+
+    # --- one run ---
+
+    async def run(self, strategy: Strategy) -> Run:
+        """Lead one run to its end, as the strategy chooses, and judge it."""
+        scenario = self.scenario
+        if self._fresh_storage and self._run.trail:
+            await self._close()
+            await self._open()
+        self._names.begin()
+        run = self._run = Run()
+        self._alive = set(range(len(self._nodes)))
+        self._refused = None
+        self._strategy = strategy
+        self.now = -1
+        self._parked = {}
+        self._due = {}
+        assert self._observer is not None
+        if scenario.given is not None:
+            await self._bounded(scenario.given(self._observer), "the set-up")
+        if run.stopped is None:
+            for node, main in zip(self._nodes, scenario.nodes, strict=True):
+                node.reset()
+                node.start(main)
+            self._ended = self._loop.create_future()
+            await self._ended
+            self._ended = None
+            self._judge(run)
+            await self._sweep(run)
+        if not (run.failure or run.stopped or run.repetition or run.diverged):
+            await self._check(run, self._observer)
+        return run
+
+    async def _bounded(self, work: Awaitable[None], what: str) -> None:
+        """Do what the scheduler does not lead, but not for ever."""
+        task = asyncio.ensure_future(work)
+        _, late = await asyncio.wait([task], timeout=self._patience)
+        if late:
+            task.cancel()
+            self._run.stopped = f"{what} did not end in {self._patience:g} s"
+        else:
+            task.result()
+
+    async def drive(self, node: Node, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
+        """A node's main task."""
+        try:
+            self._run.results[node.name] = await main(node)
+        except Exception as error:  # noqa: BLE001
+            self._run.errors[node.name] = error
+        except asyncio.CancelledError as error:
+            if not self.stopping:
+                self._run.errors[node.name] = error
+        finally:
+            self._alive.discard(node.index)
+            self._note_sharing(node)
+
+    def _judge(self, run: Run) -> None:
+        """What can be said of a run before its outcome is checked."""
+        if self._refused is not None:
+            run.stopped = str(self._refused)
+        if run.stopped or run.diverged or run.repetition:
+            return
+        for name, error in run.errors.items():
+            if isinstance(error, asyncio.CancelledError):
+                run.failure = f"node {name} was cancelled, and not by the scheduler"
+            elif not isinstance(error, self.scenario.may_raise):
+                run.failure = f"node {name} raised {_told(error)}"
+            if run.failure is not None:
+                return
+        if self._alive:
+            names = ", ".join(self._nodes[index].name for index in sorted(self._alive))
+            places = "; ".join(self._where(index) for index in sorted(self._alive))
+            run.failure = f"deadlock: nothing can wake {names} any more ({places})"
+
+    def _where(self, index: int) -> str:
+        node = self._nodes[index]
+        for task in node.tasks:
+            frames = task.get_stack(limit=1)
+            if frames:
+                code = frames[-1].f_code
+                return f"{node.name} waits in {code.co_qualname}, line {frames[-1].f_lineno}"
+        return f"{node.name} waits"
+
+    async def _check(self, run: Run, observer: RenamedStore) -> None:
+        told = [(self._nodes[one.node].name, one.kind, one.words) for one in run.remarks]
+        outcome = Outcome(run.results, run.errors, run.effects, told, observer)
+        try:
+            judging = self.scenario.check(outcome)
+            if inspect.isawaitable(judging):
+                await self._bounded(judging, "the check")
+        except AssertionError as error:
+            run.failure = str(error) or "the check failed"
+
+    async def _sweep(self, run: Run) -> None:
+        """End what the nodes left running, so that the next run begins with nothing."""
+        left = [task for node in self._nodes for task in node.tasks if not task.done()]
+        if not left:
+            return
+        self.stopping = True
+        try:
+            for task in left:
+                task.cancel()
+            _, late = await asyncio.wait(left, timeout=self._patience)
+        finally:
+            self.stopping = False
+        if late and run.stopped is None:
+            run.stopped = "a node's task ignored its cancellation and goes on"
+
+    # --- the moment of choice ---
+
+    def _at_rest(self) -> bool:
+        ended = self._ended
+        if self.busy is not None or ended is None or ended.done():
+            return False
+        self._since = None
+        self._turns = 0
+        run = self._run
+        pending: Mapping[Strand, Step] = self._parked
+        if self._due:
+            pending = {**self._parked, **self._due}
+        if not pending or self._refused is not None:
+            self._end()
+            return True
+        trail = run.trail
+        if len(trail) >= self._most_steps:
+            names = ", ".join(sorted({self._nodes[strand[0]].name for strand in pending}))
+            self._stop(f"after {len(trail)} steps the run had not ended: {names} went on")
+            return True
+        assert self._strategy is not None
+        try:
+            strand = self._strategy.pick(pending, trail)
+        except Diverged as divergence:
+            run.diverged = divergence
+            self._end()
+            return True
+        if strand is None:
+            run.repetition = True
+            self._end()
+            return True
+        step = pending[strand]
+        assert isinstance(step, Operation)
+        trail.append(step)
+        self.now += 1
+        if strand[1] > -1:
+            del self._parked[strand]
+        assert step.release is not None
+        step.release()
+        return True
+
+    def _end(self) -> None:
+        assert self._ended is not None
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _stop(self, why: str) -> None:
+        self._run.stopped = why
+        self._end()
+
+    def _turned(self) -> bool:
+        """The loop turns without resting: a node that only yields does so for ever."""
+        if self.busy is not None or self._ended is None or self._ended.done():
+            return False
+        self._turns += 1
+        if self._turns > 20_000:
+            node = self._nodes[self._run.trail[-1].strand[0]].name
+            self._stop(f"node {node} keeps the event loop turning and never comes to a step")
+        return True
+
+    def _wait(self, timeout: float | None) -> float | None:
+        """How long the real selector may wait for the call in flight."""
+        busy = self.busy
+        if busy is None or self._ended is None or self._ended.done():
+            return timeout
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        left = self._since + self._patience - now
+        if left <= 0:
+            name = self._nodes[busy.strand[0]].name
+            self._stop(
+                f"{busy.key} of node {name} did not settle in {self._patience:g} s, and no other "
+                "call was under way: it hangs, or an earlier call left a transaction open"
+            )
+            return 0
+        return left if timeout is None else min(timeout, left)
+
+    # --- what nodes report ---
+
+    def park(self, node: Node, step: Operation) -> None:
+        """A strand has come to a gate."""
+        if self.stopping:
+            raise asyncio.CancelledError
+        if self.shared:
+            step.writes = EVERYTHING
+        self._parked[step.strand] = step
+        self._note_sharing(node)
+
+    def _note_sharing(self, node: Node) -> None:
+        """A node that came on during another's step was woken by it, and not through the store."""
+        if self.now >= 0 and not self.stopping:
+            current = self._run.trail[self.now].strand[0]
+            if current != node.index and self.sharing is None:
+                self.sharing = (self._nodes[current].name, node.name)
+
+    def unpark(self, step: Operation) -> None:
+        """A strand was taken from its gate by a cancellation."""
+        if self._parked.get(step.strand) is step:
+            del self._parked[step.strand]
+
+    def timers_changed(self, node: Node) -> None:
+        """A node's next timer may be another one now."""
+        due = self._due
+        known = next((strand for strand in due if strand[0] == node.index), None)
+        timer = node.next_timer()
+        strand = None if timer is None else (node.index, -timer.number)
+        if known == strand:
+            return
+        if known is not None:
+            del due[known]
+        if timer is not None and strand is not None:
+            key = ("timer", round(timer.due * 1000))
+            step = Operation(strand, key, self.resources.timer(), self.now, ())
+            if self.shared:
+                step.writes = EVERYTHING
+            step.release = lambda: node.fire(timer)
+            due[strand] = step
+
+    def tell(self, node: Node, kind: str, what: object) -> None:
+        """A remark of a node, between two steps."""
+        self._run.remarks.append(Remark(self.now, node.index, kind, str(what)))
+
+    def effect(self, node: Node, name: str, value: Any) -> None:
+        """An effect has happened."""
+        self._run.effects.append((node.name, name, value))
+
+    def refused(self, error: Uncontrolled) -> None:
+        """A node did I/O of its own."""
+        if self._refused is None:
+            self._refused = error
+
+
+def _told(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

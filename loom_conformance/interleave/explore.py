@@ -1,0 +1,375 @@
+"""Explore a scenario on a backend: the smallest counterexample, or how far it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from ..backend import Backend
+from .engine import Engine, Run
+from .loop import InterleavingLoop
+from .scenario import Scenario
+from .search.bounded import Bounded
+from .search.chance import Chance, Pct
+from .search.dpor import Reduced
+from .search.replay import Replay
+from .search.step import Diverged, Step, Strand, Strategy, preempts
+from .token import BadToken, Spelled, Token, letter_of, scenario_hash, shape_hash
+from .trace import trace_of
+from .verdict import Counterexample, Finding, Verdict
+
+T = TypeVar("T")
+
+Search: TypeAlias = Literal["all", "plain", "bounded", "pct", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far an exploration may go.
+
+    Attributes:
+        schedules: how many schedules it may run.
+        seconds: how long it may take; looked at after each run.
+        steps: how many steps one run may have.
+        patience: the seconds that a call, a set-up or a check may take.
+        replays: how often a counterexample is replayed before it is told.
+    """
+
+    schedules: int = 10_000
+    seconds: float = 60.0
+    steps: int = 1000
+    patience: float = 10.0
+    replays: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an exploration has come: schedules run, seconds taken, and under which bound."""
+
+    schedules: int
+    seconds: float
+    bound: str
+
+
+def explore(
+    scenario: Scenario,
+    backend: Backend,
+    *,
+    search: Search = "all",
+    preemptions: int = 2,
+    depth: int = 3,
+    seed: int = 0,
+    limits: Limits | None = None,
+    fresh_storage: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Verdict:
+    """Run a scenario under many schedules and say what that shows.
+
+    `search` is one of:
+
+    - `"all"`: one schedule of each equivalence class, until there is none left;
+    - `"plain"`: every single schedule, in the order of preemptions;
+    - `"bounded"`: every schedule with at most `preemptions` preemptions;
+    - `"pct"`: as many as `limits` allow, by PCT for bugs of this `depth`;
+    - `"random"`: as many as `limits` allow, by chance.
+
+    A failure is looked for once more with the fewest preemptions, replayed, and told with its
+    trace and token. With `fresh_storage` each run gets a storage of its own, where the default is
+    fresh names in one storage.
+
+    Call it outside any running event loop: it makes its own.
+    """
+    bounds = limits or Limits()
+    exploration = _Exploration(scenario, backend, bounds, fresh_storage, progress)
+    strategies: Mapping[Search, Callable[[], _Strategy]] = {
+        "all": Reduced,
+        "plain": lambda: Bounded(None),
+        "bounded": lambda: Bounded(preemptions),
+        "pct": lambda: Pct(depth, bounds.schedules, seed),
+        "random": lambda: Chance(bounds.schedules, seed),
+    }
+    return on_loop(lambda: exploration.explore(strategies[search]))
+
+
+def replay(
+    scenario: Scenario,
+    backend: Backend,
+    token: str,
+    *,
+    times: int = 1,
+    limits: Limits | None = None,
+    fresh_storage: bool = False,
+) -> Verdict:
+    """Run the one schedule that a token stands for.
+
+    The verdict fails where the schedule does, holds where the backend withstands it to its end,
+    and is inconclusive where the run meets another operation than the token stands for.
+
+    Raises:
+        BadToken: it is no token, or one of another version or scenario.
+    """
+    wanted = Token.parse(token)
+    ours = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
+    if wanted.scenario != ours:
+        raise BadToken(f"{token} is of another scenario than {scenario.name!r}")
+    exploration = _Exploration(scenario, backend, limits or Limits(), fresh_storage, None)
+    return on_loop(lambda: exploration.replay(wanted, times))
+
+
+def on_loop(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on a fresh `InterleavingLoop`, and close that, whatever is left on it."""
+    loop = InterleavingLoop()
+    loop.set_exception_handler(lambda loop, context: None)
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        try:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+_Strategy: TypeAlias = Reduced | Bounded | Pct | Chance
+
+
+class _Recorder:
+    """Follows a strategy and keeps what could be chosen at each step."""
+
+    def __init__(self, inner: Strategy) -> None:
+        self.inner = inner
+        self.choices: list[tuple[Strand, ...]] = []
+
+    def begin(self) -> bool:
+        self.choices = []
+        return self.inner.begin()
+
+    def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand | None:
+        self.choices.append(tuple(pending))
+        return self.inner.pick(pending, trail)
+
+    def finish(self, trail: Sequence[Step]) -> None:
+        self.inner.finish(trail)
+
+    def letters(self, trail: Sequence[Step]) -> str | None:
+        """The schedule in a token's letters."""
+        letters = [
+            letter_of(step.strand, there) for step, there in zip(trail, self.choices, strict=False)
+        ]
+        return None if None in letters else "".join(letter or "" for letter in letters)
+
+    def preemptions(self, trail: Sequence[Step]) -> int:
+        """How often the turn was taken from a strand that could have gone on."""
+        return sum(
+            preempts(before.strand, step.strand, there)
+            for before, step, there in zip(trail, trail[1:], self.choices[1:], strict=False)
+        )
+
+
+class _Exploration:
+    def __init__(
+        self,
+        scenario: Scenario,
+        backend: Backend,
+        limits: Limits,
+        fresh_storage: bool,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._scenario = scenario
+        self._backend = backend
+        self._limits = limits
+        self._fresh_storage = fresh_storage
+        self._progress = progress
+        self._began = time.monotonic()
+        self._told = self._began
+        self._schedules = 0
+        self._shared = ""
+
+    def _engine(self) -> Engine:
+        return Engine(
+            self._scenario,
+            self._backend,
+            fresh_storage=self._fresh_storage,
+            most_steps=self._limits.steps,
+            patience=self._limits.patience,
+        )
+
+    async def explore(self, make: Callable[[], _Strategy]) -> Verdict:
+        async with self._engine() as engine:
+            strategy = make()
+            failing, why = await self._search(engine, strategy)
+            if failing is None and engine.sharing and isinstance(strategy, Reduced):
+                engine.shared = True
+                self._shared = "nodes {} and {} wake each other, so no order was left out".format(
+                    *engine.sharing
+                )
+                self._schedules = 0
+                strategy = make()
+                failing, why = await self._search(engine, strategy)
+            if failing is not None:
+                return await self._fails(engine, failing)
+            if why.startswith(_CUT):
+                return self._verdict(Finding.HOLDS_IN_THOSE_RUN, bound=why)
+            if why:
+                return self._verdict(Finding.INCONCLUSIVE, reason=why)
+            return self._holds(strategy)
+
+    async def replay(self, token: Token, times: int) -> Verdict:
+        async with self._engine() as engine:
+            failed = 0
+            last: Run | None = None
+            for _ in range(times):
+                spelled = Spelled(token.letters)
+                run = await engine.run(spelled)
+                self._schedules += 1
+                try:
+                    if run.diverged is None and run.stopped is None:
+                        spelled.finish(run.trail)
+                except Diverged as divergence:
+                    run.diverged = divergence
+                if run.diverged is not None or run.stopped is not None:
+                    return self._verdict(Finding.INCONCLUSIVE, reason=_why(run))
+                if shape_hash(token.letters, run.trail) != token.shape:
+                    met = ", ".join(map(str, run.trail))
+                    reason = f"the operations are not those that the token was made of; met {met}"
+                    return self._verdict(Finding.INCONCLUSIVE, reason=reason)
+                if run.failure is not None:
+                    failed += 1
+                    last = run
+            if last is None:
+                return self._verdict(Finding.HOLDS_IN_THOSE_RUN, bound=f"the schedule of {token}")
+            choices = _Recorder(Replay(last.trail))
+            await self._led(engine, choices)
+            example = Counterexample(
+                reason=last.failure or "",
+                token=str(token),
+                trace=trace_of(self._names(), last),
+                preemptions=choices.preemptions(last.trail),
+                schedule=1,
+                smallest=False,
+                replayed=failed,
+                replays=times,
+            )
+            return self._verdict(Finding.FAILS, reason=example.reason, counterexample=example)
+
+    async def _search(self, engine: Engine, strategy: Strategy) -> tuple[Run | None, str]:
+        """The first failing run, or why the search ended before its strategy did."""
+        limits = self._limits
+        while strategy.begin():
+            run = await self._led(engine, strategy)
+            if run.failure is not None:
+                return run, ""
+            if run.diverged is not None or run.stopped is not None:
+                return None, _why(run)
+            if engine.sharing and not engine.shared and isinstance(strategy, Reduced):
+                return None, ""
+            if self._schedules >= limits.schedules:
+                return None, f"{_CUT} after {limits.schedules:,} schedules, so not all"
+            if time.monotonic() - self._began > limits.seconds:
+                return None, f"{_CUT} after {limits.seconds:g} s, so not all"
+        return None, ""
+
+    async def _led(self, engine: Engine, strategy: Strategy) -> Run:
+        """One run, told to the strategy and to whoever watches."""
+        run = await engine.run(strategy)
+        if run.repetition:
+            return run
+        self._schedules += 1
+        if run.diverged is None and run.stopped is None:
+            strategy.finish(run.trail)
+        if self._progress is not None and (now := time.monotonic()) - self._told > 0.2:
+            self._told = now
+            self._progress(Progress(self._schedules, now - self._began, _bound(strategy)))
+        return run
+
+    async def _fails(self, engine: Engine, found: Run) -> Verdict:
+        """Look for the failure with the fewest preemptions, replay it, and tell it."""
+        schedules = self._schedules
+        self._began = time.monotonic()
+        self._schedules = 0
+        least, why = await self._search(engine, Bounded(None))
+        smallest = least is not None and not why
+        number = self._schedules if smallest else schedules
+        chosen = found if least is None else least
+        recorder = _Recorder(Replay(chosen.trail, self._limits.replays))
+        told = chosen
+        letters: str | None = None
+        preempted = replayed = 0
+        while recorder.begin():
+            run = await self._led(engine, recorder)
+            if run.failure == chosen.failure:
+                replayed += 1
+                told = run
+                letters = recorder.letters(run.trail)
+                preempted = recorder.preemptions(run.trail)
+        scenario = self._scenario
+        token = None
+        if letters is not None:
+            hashed = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
+            token = str(Token(hashed, shape_hash(letters, told.trail), letters))
+        self._schedules = schedules
+        example = Counterexample(
+            reason=chosen.failure or "",
+            token=token,
+            trace=trace_of(self._names(), told),
+            preemptions=preempted,
+            schedule=number,
+            smallest=smallest,
+            replayed=replayed,
+            replays=self._limits.replays,
+        )
+        return self._verdict(Finding.FAILS, reason=example.reason, counterexample=example)
+
+    def _holds(self, strategy: _Strategy) -> Verdict:
+        finding = Finding.HOLDS if strategy.complete else Finding.HOLDS_IN_THOSE_RUN
+        bound = _bound(strategy)
+        if strategy.complete:
+            bound = "up to equivalence" if isinstance(strategy, Reduced) else "every order"
+        if self._shared:
+            bound = self._shared
+        return self._verdict(finding, bound=bound)
+
+    def _names(self) -> list[str]:
+        return [chr(ord("A") + index) for index in range(len(self._scenario.nodes))]
+
+    def _verdict(
+        self,
+        finding: Finding,
+        *,
+        bound: str = "",
+        reason: str = "",
+        counterexample: Counterexample | None = None,
+    ) -> Verdict:
+        return Verdict(
+            self._scenario.name,
+            self._backend.name,
+            finding,
+            self._schedules,
+            bound,
+            reason,
+            counterexample,
+            time.monotonic() - self._began,
+        )
+
+
+_CUT = "stopped"
+
+
+def _why(run: Run) -> str:
+    if run.diverged is not None:
+        return f"the nodes did not do the same under the same schedule: {run.diverged}"
+    return run.stopped or ""
+
+
+def _bound(strategy: Strategy) -> str:
+    if isinstance(strategy, Reduced):
+        return "one of each equivalence class"
+    if isinstance(strategy, Bounded):
+        most = strategy.level if strategy.bound is None else strategy.bound
+        return f"at most {most} preemption" + ("" if most == 1 else "s")
+    if isinstance(strategy, Pct):
+        return f"PCT: a bug of depth {strategy.depth} was missed with p ≤ {strategy.missed:.3g}"
+    if isinstance(strategy, Chance):
+        return "by chance, with no bound"
+    return "one schedule"

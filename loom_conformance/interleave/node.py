@@ -1,0 +1,196 @@
+"""What a node is given: a store handle of its own, a clock, effects, and a way to tell.
+
+A node is an `async` function of one `Node`. It stands for one process of a distributed program:
+what it shares with others, it shares through the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Hashable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .clock import NodeClock, NodeTimer
+from .gate import Gated, GatedStore
+from .loop import Uncontrolled
+from .owner import OWNER
+from .resources import NOTHING, Resources, Touched
+from .search.step import Step, Strand
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+T = TypeVar("T")
+
+
+class Operation(Step):
+    """A step of a node, and what came of it.
+
+    Attributes:
+        args: what the call was given.
+        result, error: how it ended, once it has.
+        settled: whether it has.
+    """
+
+    __slots__ = ("args", "error", "release", "result", "settled")
+
+    def __init__(
+        self, strand: Strand, key: Hashable, touched: Touched, parked_at: int, args: tuple[Any, ...]
+    ) -> None:
+        super().__init__(strand, key, touched[0], touched[1], parked_at)
+        self.args = args
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.settled = False
+        self.release: Callable[[], object] | None = None
+
+
+class Node:
+    """One node of a scenario, in one run.
+
+    Attributes:
+        name: its letter, `"A"` for the first.
+        store: its own handle; each call is a step.
+        clock: its own `loom_conformance.clock.Clock`; each timer that fires is a step.
+        random: its own randomness, the same in every run.
+    """
+
+    def __init__(self, engine: Engine, index: int) -> None:
+        self.name = chr(ord("A") + index)
+        self.index = index
+        self.clock = NodeClock(self)
+        self.random = random.Random(index)
+        self.resources: Resources = engine.resources
+        self.store: Any = None
+        self.leases: Any = None
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.timers: dict[int, NodeTimer] = {}
+        self._engine = engine
+        self._strands: dict[asyncio.Task[Any] | None, Strand] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def reset(self) -> None:
+        """Forget the run before."""
+        self.clock.reset()
+        self.random.seed(self.index)
+        self.tasks.clear()
+        self.timers.clear()
+        self._strands.clear()
+        for gate in (self.store, self.leases):
+            if isinstance(gate, GatedStore):
+                gate.reopen()
+
+    # --- what a node does ---
+
+    async def effect(self, name: str, value: T | None = None) -> T | None:
+        """Do something to the outside world, as a step of its own; `value` is given back."""
+        operation = await self._turn(("effect", name), self.resources.effect(name), (value,))
+        operation.settled = True
+        self._engine.effect(self, name, value)
+        return value
+
+    def tell(self, kind: str, what: object = "") -> None:
+        """Put a remark into the trace: an event that was told, an error that was reported."""
+        self._engine.tell(self, kind, what)
+
+    def gate(self, inner: T) -> T:
+        """Wrap an object that does I/O: each of its `async` methods becomes a step.
+
+        Nothing is known of what they touch, so they are taken to depend on everything.
+        """
+        return cast(T, Gated(self, inner))
+
+    # --- what gates and the loop ask of it ---
+
+    def start(self, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
+        """Make the node's start the first thing that can be chosen of it."""
+        operation = Operation((self.index, 0), ("start", self.name), NOTHING, -1, ())
+        operation.release = lambda: self._begin(main)
+        self._engine.park(self, operation)
+
+    def _begin(self, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
+        context = copy_context()
+        context.run(OWNER.set, self)
+        task = self._loop.create_task(self._engine.drive(self, main), context=context)
+        self._strands[task] = (self.index, 0)
+
+    async def call(
+        self,
+        key: Hashable,
+        touched: Touched,
+        args: tuple[Any, ...],
+        perform: Callable[..., Coroutine[Any, Any, T]],
+    ) -> T:
+        """Stand still until the scheduler lets this step go, then do it.
+
+        `perform` does the real work over real I/O.
+        """
+        engine = self._engine
+        operation = await self._turn(key, touched, args)
+        engine.busy = operation
+        token = OWNER.set(None)
+        try:
+            result = operation.result = await perform(*args)
+        except BaseException as error:
+            operation.error = error
+            raise
+        finally:
+            OWNER.reset(token)
+            operation.settled = True
+            engine.busy = None
+        return result
+
+    async def _turn(self, key: Hashable, touched: Touched, args: tuple[Any, ...]) -> Operation:
+        """Stand still until the scheduler chooses this step."""
+        engine = self._engine
+        operation = Operation(self._strand(), key, touched, engine.now, args)
+        turn = self._loop.create_future()
+        operation.release = lambda: None if turn.done() else turn.set_result(None)
+        engine.park(self, operation)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            engine.unpark(operation)
+            raise
+        return operation
+
+    def _strand(self) -> Strand:
+        task = asyncio.current_task()
+        strand = self._strands.get(task)
+        if strand is None:
+            strand = self._strands[task] = (self.index, len(self._strands))
+        return strand
+
+    def armed(self, timer: NodeTimer) -> None:
+        """A timer is there from now on; see `NodeClock`."""
+        if self._engine.stopping:
+            timer.fire()
+        else:
+            self.timers[timer.number] = timer
+            self._engine.timers_changed(self)
+
+    def withdrawn(self, timer: NodeTimer) -> None:
+        """A timer is there no more."""
+        if self.timers.pop(timer.number, None) is not None:
+            self._engine.timers_changed(self)
+
+    def next_timer(self) -> NodeTimer | None:
+        """The timer that fires next: of equal times, the one that was armed first."""
+        if not self.timers:
+            return None
+        return min(self.timers.values(), key=lambda timer: (timer.due, timer.number))
+
+    def fire(self, timer: NodeTimer) -> None:
+        """Let the time of a timer come."""
+        del self.timers[timer.number]
+        self.clock.reach(timer.due)
+        self._engine.timers_changed(self)
+        timer.fire()
+
+    def refuse(self, what: str) -> Uncontrolled:
+        """Note that the node did I/O that nobody controls; the error to raise there."""
+        error = Uncontrolled(self.name, what)
+        self._engine.refused(error)
+        return error

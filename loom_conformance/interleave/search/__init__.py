@@ -1,0 +1,1 @@
+"""Which schedule is run next: strategies that know steps and what they touch, and nothing else."""

@@ -1,0 +1,30 @@
+"""One known schedule, led again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .step import Step, Strand, follow
+
+
+class Replay:
+    """Runs one schedule `times` times; any other step than the known one is a divergence."""
+
+    def __init__(self, known: Sequence[Step], times: int = 1) -> None:
+        self.known = known
+        self._left = times
+
+    @property
+    def complete(self) -> bool:
+        """One schedule is never all of them."""
+        return False
+
+    def begin(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+    def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand:
+        return follow(self.known[len(trail)], pending, len(trail))
+
+    def finish(self, trail: Sequence[Step]) -> None:
+        """There is nothing to learn."""
