@@ -32,6 +32,7 @@ from ..contract.operations import (
     Refused,
 )
 from ..lab.calls import Handle, Outcome
+from ..lab.quarters import away_from_home
 from ..lab.session import Session
 from ..lab.stage import Stage
 from ..lab.values import json_values, metadata, texts, timestamps
@@ -63,18 +64,19 @@ class ModelSuite:
 
         Bound.session = session
         machine = seeded(session.settings.seed)(Bound)
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=session.settings.rounds(EXAMPLES),
-                stateful_step_count=STEPS,
-                deadline=None,
-                database=None,
-                phases=[Phase.generate, Phase.shrink],
-                print_blob=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        with away_from_home():
+            run_state_machine_as_test(
+                machine,
+                settings=settings(
+                    max_examples=session.settings.rounds(EXAMPLES),
+                    stateful_step_count=STEPS,
+                    deadline=None,
+                    database=None,
+                    phases=[Phase.generate, Phase.shrink],
+                    print_blob=False,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
 
 
 class Program(RuleBasedStateMachine):

@@ -10,6 +10,7 @@ from hypothesis import seed as seeded
 
 from ...lab.calls import short
 from ...lab.paths import WritePath
+from ...lab.quarters import away_from_home
 from ...lab.stage import EPOCH, Log, Make, Stage, told_fields
 from ...lab.values import (
     ENVELOPE_IDS,
@@ -150,7 +151,8 @@ def _generated(seed: int, examples: int) -> list[dict[str, Any]]:
     def draw(payload: Any, extra: dict[str, Any], kind: str, timestamp: Any) -> None:
         drawn.append({"payload": payload, "metadata": extra, "kind": kind, "timestamp": timestamp})
 
-    draw()
+    with away_from_home():
+        draw()
     return drawn
 
 
