@@ -20,16 +20,17 @@ from .range import RangeSuite
 from .scoping import ScopingSuite
 
 
+# Pytest begins with what the last base brings: that calls settle, then core, then the rest.
 class Conformance(
-    CoreSuite,
-    BatchSuite,
-    RangeSuite,
-    FencingSuite,
-    DurabilitySuite,
-    CoalescingSuite,
-    ScopingSuite,
-    LeasesSuite,
     ModelSuite,
+    LeasesSuite,
+    ScopingSuite,
+    CoalescingSuite,
+    DurabilitySuite,
+    FencingSuite,
+    RangeSuite,
+    BatchSuite,
+    CoreSuite,
 ):
     """Every rule of the contract as a test; a subclass names its backend."""
 

@@ -10,6 +10,6 @@ from .sequence import SequenceSuite
 
 
 class CoreSuite(
-    SequenceSuite, IdentitySuite, ErrorSuite, ReadSuite, DataSuite, AppendSuite, LivenessSuite
+    DataSuite, ReadSuite, ErrorSuite, IdentitySuite, SequenceSuite, AppendSuite, LivenessSuite
 ):
     """Appends, sequences, identities, errors, reads, data and liveness."""
