@@ -372,15 +372,17 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
     """Writers under the old token (or none) against one acquire, on handles of their own.
 
     Whatever was acknowledged before the acquire returned is in a read made right after it; nothing
-    more may appear later.
+    more may appear later. The writers want slots of their own where the store takes gaps.
     """
+    apart = stage.backend.sparse_sequences
     fencer, *writers = await stage.contenders(4)
     rounds: list[list[Outcome[Any]]] = []
     for _ in range(stage.settings.rounds(4)):
         hot = await stage.given_log(1, fenced=fenced_before)
         old = hot.token
         rivals = [
-            hot.envelope(hot.next, id=f"{hot.execution_id}-rival-{number}") for number in range(3)
+            hot.envelope(hot.next + number * apart, id=f"{hot.execution_id}-rival-{number}")
+            for number in range(3)
         ]
         at_acquire: list[EventEnvelope] = []
 
@@ -405,9 +407,10 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
         await stage.holds(
             hot, expected=f"nothing under the token {old} to land after the acquire returned"
         )
+        landed = {envelope.id for envelope in at_acquire}
         for rival, outcome in zip(rivals, outcomes[1:], strict=True):
             stage.check(
-                outcome.ok == (rival in at_acquire),
+                outcome.ok == (rival.id in landed),
                 "a write acknowledged in the race to be in the log, and one refused not to be",
                 outcome.line(),
             )
