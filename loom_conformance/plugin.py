@@ -65,7 +65,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "loom_rule(id): a test of this rule of Loom's contract")
     config.addinivalue_line("markers", "loom_profile(name): a test of this profile of rules")
     chosen = Selection(_backend(config), _settings(config))
-    config.option.loom_seed = str(chosen.settings.seed)
     selection.enter(chosen)
     config.stash[_SELECTION] = chosen
     config.stash[_BEGAN] = time.time()
@@ -73,6 +72,12 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_choice(config)
     for path in _many(config, "report"):
         _check_report(Path(path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give an xdist worker the seed of the run."""
+    node.workerinput["loom_seed"] = str(node.config.stash[_SELECTION].settings.seed)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -282,6 +287,7 @@ def _backend(config: pytest.Config) -> Any:
 def _settings(config: pytest.Config) -> Settings:
     given: dict[str, Any] = {}
     seed, depth, deadline = (_one(config, name) for name in ("seed", "depth", "deadline"))
+    seed = getattr(config, "workerinput", {}).get("loom_seed", seed)
     if seed:
         if not seed.isascii() or not seed.isdigit():
             raise pytest.UsageError(f"--loom-seed must be a whole number from 0, not {seed!r}")
