@@ -1,0 +1,50 @@
+"""What is filled in while the site is built: the architecture's picture and table, and the nav."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rooms import filled_architecture
+
+OPTIONAL: Final = frozenset(
+    {
+        "duplicate-start.md",
+        "explore.md",
+        "faults.md",
+        "histories.md",
+        "races.md",
+        "scheduler.md",
+        "what-loom-needs.md",
+    }
+)
+"""Pages that the nav lists where they exist."""
+
+
+def on_config(config: Any) -> Any:
+    """Leave out of the nav what is not there, if it need not be."""
+    config["nav"] = _present(config["nav"], Path(config["docs_dir"]))
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Fill the architecture page from the code."""
+    if page.file.src_uri == "architecture.md":
+        return filled_architecture(markdown)
+    return markdown
+
+
+def _present(nav: list[Any], folder: Path) -> list[Any]:
+    kept: list[Any] = []
+    for entry in nav:
+        ((title, value),) = entry.items()
+        if isinstance(value, list):
+            inner = _present(value, folder)
+            if inner:
+                kept.append({title: inner})
+        elif value not in OPTIONAL or (folder / value).is_file():
+            kept.append(entry)
+    return kept
