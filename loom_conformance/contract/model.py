@@ -267,23 +267,24 @@ class StoreModel:
             id_key = self.id_key(envelope)
             if id_key in state.ids and not stale:
                 reasons.append(Reason(Why.ID, envelope))
-            due = upcoming.get(execution)
-            if due is None:
-                due = log.next_sequence()
             sequence: object = envelope.sequence
+            slot = (execution, key_of(sequence))
             if isinstance(sequence, int) and not isinstance(sequence, bool):
-                if sequence != due and held is None and not self.sparse_sequences:
+                due = upcoming.get(execution)
+                if due is None:
+                    due = log.next_sequence()
+                taken = held is not None or slot in slots
+                if sequence != due and not taken and not self.sparse_sequences:
                     reasons.append(Reason(Why.GAP, envelope))
                 upcoming[execution] = max(due, sequence + 1)
             if several:
-                slot = (execution, key_of(sequence))
                 for why, key, seen in (
                     (Why.BATCH_SLOT, slot, slots),
                     (Why.BATCH_ID, id_key, ids),
                 ):
-                    twin = seen.setdefault(key, envelope)
-                    if twin is not envelope:
-                        reasons += [Reason(why, twin), Reason(why, envelope)]
+                    if key in seen:
+                        reasons += [Reason(why, seen[key]), Reason(why, envelope)]
+                    seen[key] = envelope
         return reasons
 
     def id_key(self, envelope: EventEnvelope) -> Hashable:

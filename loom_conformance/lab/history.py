@@ -328,7 +328,8 @@ async def _struck(
 async def attempt(store: EventStore, operation: Operation) -> Outcome:
     """Make a call on a store and return its outcome, whatever it raises."""
     try:
-        return Done(await perform(store, operation))
+        value = await perform(store, operation)
+        return Done(tuple(value) if isinstance(value, list) else value)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -80,6 +80,7 @@ class Load:
         weights: how often each kind of call is made; see `KINDS`.
         patience: seconds after which a call counts as hung.
         cancel: the share of calls that are cancelled at one of their awaits, 0 to 1.
+        span: whether a batch may span executions.
     """
 
     seed: int = 0
@@ -97,6 +98,7 @@ class Load:
     weights: Mapping[str, int] = field(default_factory=lambda: dict(KINDS))
     patience: float = 10.0
     cancel: float = 0.0
+    span: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """The load as plain data."""
@@ -350,7 +352,11 @@ class _Caller:
 
     def _batch(self, known: _Known) -> AppendBatch:
         size = self.random.randint(1, self.load.batch)
-        company = self.random.choice(self.known) if self.random.random() < 0.3 else known
+        # Only the first two executions are ever written together, so that a history's others
+        # can be judged apart.
+        pair = self.known[:2]
+        together = known in pair and self.random.random() < 0.5 and self.load.span
+        company = self.random.choice(pair) if together else known
         envelopes = []
         counts: dict[str, int] = {}
         for _ in range(size):

@@ -69,6 +69,10 @@ class RegisterModel:
             return None if swaps else state
         return Register(operation.value) if swaps else None
 
+    def is_pure(self, operation: Access, outcome: Answered) -> bool:
+        """Whether it is a read, or a cas that failed."""
+        return operation.kind == "read" or outcome.status == "fail"
+
     def partition(self, calls: Sequence[RegisterCall]) -> Iterable[list[RegisterCall]]:
         """One register is one part."""
         return [list(calls)]

@@ -43,6 +43,9 @@ class Model(Protocol[O, R, S]):
         For an uncertain outcome: the state after the call took effect, or `None` where it cannot.
         """
 
+    def is_pure(self, operation: O, outcome: R) -> bool:
+        """Whether a call with this outcome leaves every state as it is (a read, a refusal)."""
+
     def partition(self, calls: Sequence[Call[O, R]]) -> Iterable[list[Call[O, R]]]:
         """Parts that can be judged apart (P-compositionality); one part is always right."""
 

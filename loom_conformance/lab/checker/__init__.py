@@ -1,0 +1,1 @@
+"""Judging recorded histories: linear checks, and the search for a legal order."""
