@@ -176,7 +176,7 @@ class _Unprintable(Exception):
 
 
 async def test_telling_never_raises() -> None:
-    assert "RuntimeError" in short(_Unprintable())
+    assert short(_Unprintable()).startswith("<_Unprintable")
     assert told_error(_Unprintable()).startswith("_Unprintable: <its message raises")
     assert told_error(ValueError("first\nsecond")) == "ValueError: first"
     assert len(told_error(ValueError("x" * 5000))) < 200
