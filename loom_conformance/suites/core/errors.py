@@ -71,17 +71,11 @@ class ErrorSuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         handle = await stage.writer()
-        log = await stage.given_log(2)
-        rival = log.envelope(1, id=f"rival-{log.execution_id}")
-        stranger = log.envelope(log.next, id=log.envelopes[0].id)
-        for offender in (rival, stranger):
+        for make in (_a_taken_slot, _a_taken_id):
+            log = await stage.given_log(2)
             envelopes, target, _ = stage.compose(
                 log,
-                lambda sequence, offender=offender: (  # type: ignore[misc]
-                    offender
-                    if offender is rival
-                    else log.envelope(sequence, id=log.envelopes[0].id)
-                ),
+                lambda sequence, log=log, make=make: make(log, sequence),  # type: ignore[misc]
             )
             _names_what_was_written(stage, target, await stage.write(handle, envelopes))
         if await stage.offers("fencing"):
@@ -121,6 +115,14 @@ class ErrorSuite:
             "the driver's error as the cause",
             f"no cause: {outcome.line()}",
         )
+
+
+def _a_taken_slot(log: Log, _: int) -> EventEnvelope:
+    return log.envelope(1, id=f"rival-{log.execution_id}")
+
+
+def _a_taken_id(log: Log, sequence: int) -> EventEnvelope:
+    return log.envelope(sequence, id=log.envelopes[0].id)
 
 
 async def _conflicts(stage: Stage) -> list[Outcome[None]]:
