@@ -9,10 +9,12 @@ error is still held.
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..backend import Backend
@@ -26,8 +28,10 @@ from ..spi import (
     has_ability,
     is_error,
 )
+from .backend_ref import UnreachableBackendError
 from .calls import Handle, Outcome, short, told_envelope
 from .paths import APPEND, WritePath
+from .processes import ChildFailed, Nursery
 from .verdict import Failure, Inconclusive, NotOffered, RuleBroken
 
 if TYPE_CHECKING:
@@ -208,6 +212,27 @@ class Stage:
     async def abilities(self) -> frozenset[str]:
         """The optional abilities that the store has and does not decline."""
         return abilities(await self.session.writer(APPEND)) - set(self.backend.declined)
+
+    def needs_to_outlive_processes(self) -> None:
+        """Raise `NotOffered` where the storage ends with the process that made it."""
+        if not self.backend.outlives_process:
+            raise NotOffered("the storage lives in its process (outlives_process = False)")
+
+    @asynccontextmanager
+    async def nursery(self) -> AsyncIterator[Nursery]:
+        """Child processes that open the backend themselves.
+
+        Raises:
+            NotOffered: the storage lives in one process.
+            Inconclusive: no child could be made, or one could not connect.
+        """
+        self.needs_to_outlive_processes()
+        with tempfile.TemporaryDirectory(prefix="loom-") as folder:
+            try:
+                async with Nursery(type(self.backend), Path(folder)) as nursery:
+                    yield nursery
+            except (UnreachableBackendError, ChildFailed) as error:
+                raise Inconclusive(f"no child process could be used: {error}") from error
 
     # --- set-up ---
 

@@ -8,22 +8,18 @@ before it died is known.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from ..backend import Crashing
 from ..contract.operations import AcquireFence, Append, AppendBatch, Done, Operation, Unknown
 from ..contract.operations import Outcome as CallOutcome
-from ..lab.backend_ref import UnreachableBackendError
 from ..lab.calls import Handle, Outcome, settle, short
 from ..lab.checker.call import Call
 from ..lab.faults.moments import Moment
 from ..lab.history import read_history
 from ..lab.load import Load
-from ..lab.processes import ChildDied, ChildFailed, Nursery
+from ..lab.processes import ChildDied, Nursery
 from ..lab.stage import Log, Stage
 from ..lab.verdict import Inconclusive, NotOffered
 from ..spi import (
@@ -49,7 +45,7 @@ class DurabilitySuite:
 
     @rule("DUR-1")
     async def test_acknowledged_writes_survive_close_and_reopen(self, stage: Stage) -> None:
-        _needs_a_life_of_its_own(stage)
+        stage.needs_to_outlive_processes()
         address = await stage.own_storage()
         log = stage.log()
         handle = await stage.connect(address)
@@ -114,7 +110,7 @@ class DurabilitySuite:
 
     @rule("DUR-5")
     async def test_acknowledged_writes_survive_the_death_of_the_server(self, stage: Stage) -> None:
-        _needs_a_life_of_its_own(stage)
+        stage.needs_to_outlive_processes()
         crash = _crash_of(stage)
         await stage.session.about_to_crash()
         address = await stage.own_storage()
@@ -177,17 +173,12 @@ class _Death:
         return self._read[execution_id]
 
 
-def _needs_a_life_of_its_own(stage: Stage) -> None:
-    if not stage.backend.outlives_process:
-        raise NotOffered("the storage lives in its process (outlives_process = False)")
-
-
 async def _deaths(stage: Stage, *, batches: bool = False) -> AsyncIterator[_Death]:
     """Writers killed one after another, each on a storage that the last one left behind."""
-    _needs_a_life_of_its_own(stage)
+    stage.needs_to_outlive_processes()
     address = await stage.own_storage()
     kills = max(2, stage.settings.rounds(KILLS))
-    async with _nursery(stage) as nursery:
+    async with stage.nursery() as nursery:
         for number in range(kills):
             moment = Moment(
                 call=stage.random.randint(1, CALLS_BEFORE),
@@ -211,16 +202,6 @@ async def _deaths(stage: Stage, *, batches: bool = False) -> AsyncIterator[_Deat
             handle = await stage.connect(address, name="after")
             yield _Death(calls, handle)
             await stage.session.discard(handle)
-
-
-@asynccontextmanager
-async def _nursery(stage: Stage) -> AsyncIterator[Nursery]:
-    with tempfile.TemporaryDirectory(prefix="loom-") as folder:
-        try:
-            async with Nursery(type(stage.backend), Path(folder)) as nursery:
-                yield nursery
-        except (UnreachableBackendError, ChildFailed) as error:
-            raise Inconclusive(f"no child process could be used: {error}") from error
 
 
 async def _killed(

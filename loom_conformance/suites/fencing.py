@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ..contract.operations import AcquireFence, Done
 from ..lab.burst import burst, must_have_met
 from ..lab.calls import Handle, Outcome, short
 from ..lab.paths import WritePath
@@ -49,6 +50,28 @@ class FencingSuite:
             await stage.given_more(log, 1)
             stage.given_refusal(await writer.append(log.envelope(token=None)))
         await stage.holds(log)
+
+    @rule("FENCE-1")
+    async def test_tokens_strictly_grow_over_processes(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        address = await stage.own_storage()
+        name = stage.session.fresh_id()
+        last = 0
+        async with stage.nursery() as nursery:
+            for number in range(3):
+                child = await nursery.spawn(f"node-{number}", address)
+                await child.connect()
+                for _ in range(2):
+                    told = await child.do(AcquireFence(name))
+                    stage.steps.append(f"process {number} acquires a token → {told}")
+                    token = told.value if isinstance(told, Done) else None
+                    stage.check(
+                        isinstance(token, int) and token > last,
+                        f"a token above {last}, whichever process asks",
+                        f"process {number} got {told}",
+                    )
+                    last = token or 0
+                await child.quit()
 
     @rule("FENCE-2")
     async def test_simultaneous_acquires_get_different_tokens(self, stage: Stage) -> None:
@@ -287,6 +310,31 @@ class FencingSuite:
                 lambda sequence, token=token: log.envelope(sequence, token=token),  # type: ignore[misc]
                 StaleFenceError,
             )
+
+    @rule("FENCE-11")
+    async def test_the_current_token_outlives_the_process_that_acquired_it(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("fencing")
+        address = await stage.own_storage()
+        log = Log(stage.session.fresh_id())
+        async with stage.nursery() as nursery:
+            child = await nursery.spawn("holder", address)
+            await child.connect()
+            tokens = [await child.do(AcquireFence(log.execution_id)) for _ in range(2)]
+            await child.kill()
+        old, current = (told.value if isinstance(told, Done) else None for told in tokens)
+        handle = await stage.connect(address, name="after")
+        for given in (old, None):
+            outcome = await handle.append(log.envelope(token=given))
+            if not is_error(outcome.error, StaleFenceError):
+                stage.broken(
+                    f"StaleFenceError, since a process that was killed had acquired {current}",
+                    outcome.line(),
+                )
+        stage.returned(
+            await handle.append(log.envelope(token=current)), "the current token to stay good"
+        )
 
     @rule("FENCE-12")
     @on_every_write_path

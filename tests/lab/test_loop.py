@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +15,7 @@ PATIENCE = 0.2
 
 
 @pytest.fixture
-def loop():
+def loop() -> Iterator[BoundedLoop]:
     bounded = BoundedLoop(PATIENCE)
     yield bounded
     bounded.close()
@@ -44,7 +45,7 @@ def test_a_call_that_blocks_the_thread_is_interrupted(loop: BoundedLoop) -> None
 
 def test_a_call_that_sleeps_in_the_thread_is_interrupted(loop: BoundedLoop) -> None:
     async def block() -> None:
-        time.sleep(60)
+        time.sleep(60)  # noqa: ASYNC251 - the fault under test
 
     with pytest.raises(LoopBlocked):
         loop.run(block)
