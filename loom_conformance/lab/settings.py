@@ -20,11 +20,13 @@ class Settings:
         deadline: seconds within which one call must settle; large work gets a multiple of it.
         seed: chooses generated values and orders; one seed gives one run of them.
         depth: how many rounds and examples; `"thorough"` is meant for nightly runs.
+        schedule: a token of one schedule of a stepped test, to run that one alone.
     """
 
     deadline: float = 10.0
     seed: int = field(default_factory=lambda: random.SystemRandom().randrange(2**32))
     depth: Depth = "default"
+    schedule: str | None = None
 
     def rounds(self, default: int) -> int:
         """How many rounds to play where `default` is right at the default depth."""

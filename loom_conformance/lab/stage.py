@@ -378,13 +378,18 @@ class Stage:
 
     def writing(self, handle: Handle, envelope: EventEnvelope) -> Callable[[], Any]:
         """A call that writes the envelope by this test's path, in company of its own."""
+        envelopes = self.accompanied(envelope)
+        return lambda: self.write(handle, envelopes)
+
+    def accompanied(self, envelope: EventEnvelope) -> list[EventEnvelope]:
+        """The envelope in the company that this test's path asks for, of executions of its own."""
         path = self.path or APPEND
         company = [Log(self.session.fresh_id()).envelope() for _ in range(2)]
         if self.backend.batch_scope != "store" or path.place == "alone":
             company = []
         ahead = company[:1] if path.place in ("middle", "last") else []
         behind = company[1:] if path.place in ("first", "middle") else []
-        return lambda: self.write(handle, [*ahead, envelope, *behind])
+        return [*ahead, envelope, *behind]
 
     async def accepted(
         self, log: Log, make: Make | None = None, *, expected: str = "", read_back: bool = True

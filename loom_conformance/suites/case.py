@@ -77,8 +77,18 @@ class Case:
 
 def on_every_write_path(method: F) -> F:
     """Try the rule on each write path; stands below `@rule`."""
-    setattr(method, _ON_PATHS, True)
+    setattr(method, _ON_PATHS, WRITE_PATHS)
     return method
+
+
+def on_write_paths(*names: str) -> Callable[[F], F]:
+    """Try the rule on these write paths; stands below `@rule`."""
+
+    def mark(method: F) -> F:
+        setattr(method, _ON_PATHS, tuple(path for path in WRITE_PATHS if path.name in names))
+        return method
+
+    return mark
 
 
 def on_the_session(method: F) -> F:
@@ -97,7 +107,7 @@ def rule(id: str) -> Callable[[Test], Callable[..., None]]:
 
     def decorate(method: Test) -> Callable[..., None]:
         name = method.__name__
-        paths = WRITE_PATHS if getattr(method, _ON_PATHS, False) else ()
+        paths: tuple[WritePath, ...] = getattr(method, _ON_PATHS, ())
         case = Case(subject, name, method, paths)
 
         if paths:

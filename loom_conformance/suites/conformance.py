@@ -18,11 +18,13 @@ from .leases import LeasesSuite
 from .model import ModelSuite
 from .range import RangeSuite
 from .scoping import ScopingSuite
+from .stepped import SteppedSuite
 
 
 # Pytest begins with what the last base brings: that calls settle, then core, then the rest.
 class Conformance(
     ModelSuite,
+    SteppedSuite,
     LeasesSuite,
     ScopingSuite,
     CoalescingSuite,
