@@ -16,7 +16,7 @@ from .search.chance import Chance, Pct
 from .search.dpor import Reduced
 from .search.replay import Replay
 from .search.step import Diverged, Step, Strand, Strategy, preempts
-from .token import BadToken, Spelled, Token, letter_of, scenario_hash, shape_hash
+from .token import Spelled, Token, letter_of, scenario_hash, shape_hash
 from .trace import trace_of
 from .verdict import Counterexample, Finding, Verdict
 
@@ -112,8 +112,7 @@ def replay(
     """
     wanted = Token.parse(token)
     ours = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
-    if wanted.scenario != ours:
-        raise BadToken(f"{token} is of another scenario than {scenario.name!r}")
+    wanted.require(ours, scenario.name)
     exploration = _Exploration(scenario, backend, limits or Limits(), fresh_storage, None)
     return on_loop(lambda: exploration.replay(wanted, times))
 

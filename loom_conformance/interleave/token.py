@@ -52,6 +52,15 @@ class Token:
         word = "".join(letter if count == 1 else f"{letter}{count}" for letter, count in runs)
         return f"lk{VERSION}-{self.scenario}{self.shape}-{word}"
 
+    def require(self, scenario: str, name: str) -> None:
+        """Make sure that the token is of the scenario with this hash.
+
+        Raises:
+            BadToken: it is of another one.
+        """
+        if self.scenario != scenario:
+            raise BadToken(f"{self} is a schedule of another scenario than {name!r}")
+
     @classmethod
     def parse(cls, word: str) -> Token:
         """Read a token.

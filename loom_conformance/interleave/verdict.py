@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from .trace import Trace
@@ -29,6 +29,7 @@ class Counterexample:
         schedule: the how-manieth schedule it was.
         smallest: whether no schedule has fewer preemptions and fails.
         replayed, replays: how many of how many replays failed in the same way.
+        error: what the check raised, where it did.
     """
 
     reason: str
@@ -39,6 +40,7 @@ class Counterexample:
     smallest: bool
     replayed: int
     replays: int
+    error: AssertionError | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Verdict:
     backend: str
     finding: Finding
     schedules: int
-    bound: str
+    bound: str = ""
     reason: str = ""
     counterexample: Counterexample | None = None
     seconds: float = 0.0

@@ -50,6 +50,10 @@ class Bounded:
         self._same, self._more = [], []
         return True
 
+    def again(self) -> None:
+        """Make ready for one more run of the schedule that was begun last."""
+        self._same, self._more = [], []
+
     def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand:
         index = len(trail)
         branch = self._branch

@@ -1,0 +1,60 @@
+"""A coroutine that asks before each of its resumptions.
+
+The coroutine runs in an ordinary task: its timeouts, its context and its cancellation work as
+ever. Only the moments at which it goes on are somebody else's choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import CoroutineType
+from typing import Any
+
+
+class Stepped:
+    """Awaits `coroutine`, and before each resumption what `permission` gives."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        permission: Callable[[], asyncio.Future[None]],
+    ) -> None:
+        self._coroutine = coroutine
+        self._permission = permission
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        coroutine = self._coroutine
+        raised: BaseException | None = None
+        try:
+            while True:
+                if not isinstance(raised, asyncio.CancelledError):
+                    try:
+                        yield from self._permission()
+                    except asyncio.CancelledError as cancelled:
+                        raised = cancelled
+                try:
+                    if raised is None:
+                        waited_for = coroutine.send(None)
+                    else:
+                        error, raised = raised, None
+                        waited_for = coroutine.throw(error)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    yield waited_for
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - it belongs to the coroutine
+                    raised = error
+        finally:
+            coroutine.close()
+
+
+def innermost(coroutine: object) -> str:
+    """The function in which a suspended coroutine waits."""
+    name = ""
+    while isinstance(coroutine, CoroutineType):
+        name = coroutine.cr_code.co_qualname
+        coroutine = coroutine.cr_await
+    return name
