@@ -86,7 +86,7 @@ async def test_a_cancelled_close_still_closes(place: Place) -> None:
 
 
 def remaining(before: set[threading.Thread]) -> list[threading.Thread]:
-    """The threads that were started since and do not end; aiosqlite's end a moment after `close`."""
+    """The threads started since that do not end; those of aiosqlite end a moment after `close`."""
     started = set(threading.enumerate()) - before
     for thread in started:
         thread.join(10)

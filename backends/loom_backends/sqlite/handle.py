@@ -27,6 +27,10 @@ RETRIED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PRO
 """Result codes that say: another connection is at work, try again."""
 
 
+WAIT_ON_THREAD: Final = 0.05
+"""How long SQLite itself waits for a lock, in seconds; `_patiently` waits where others can go on."""
+
+
 class RowRefusedError(Exception):
     """The row that a constraint refused; the driver's error is the cause."""
 
@@ -109,9 +113,8 @@ class SQLiteHandle:
     @classmethod
     async def _open(cls, path: str | Path, patience: float) -> Self:
         try:
-            # A short wait on the thread: `_patiently` does the long one, where others can go on.
             connection = await aiosqlite.connect(
-                path, factory=cls.CONNECTION, isolation_level=None, timeout=0.25
+                path, factory=cls.CONNECTION, isolation_level=None, timeout=WAIT_ON_THREAD
             )
         except sqlite3.Error as error:
             raise EventStoreError(f"cannot open {path}: {error}") from error
