@@ -30,6 +30,7 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "seed": ("N", "the seed of generated values and orders; shown with every failure"),
     "depth": ("DEPTH", "how many rounds and examples: quick, default or thorough"),
     "deadline": ("SECONDS", "how long one call may take; raise it for a slow store"),
+    "schedule": ("TOKEN", "lead the simultaneous calls of a test through this one schedule"),
     "report": ("PATH", "write the report to PATH (.json); may be given again"),
     "stream": ("PATH", "append each event of the run to PATH as a line of JSON"),
     "skip": ("PATH", "pass over the tests whose ids PATH lists, one a line: a run is resumed"),
@@ -305,6 +306,15 @@ def _settings(config: pytest.Config) -> Settings:
             raise pytest.UsageError(
                 f"--loom-deadline must be a number of seconds above 0, not {deadline!r}"
             )
+    schedule = _one(config, "schedule")
+    if schedule:
+        from .interleave.token import BadToken, Token
+
+        try:
+            Token.parse(schedule)
+        except BadToken as error:
+            raise pytest.UsageError(f"--loom-schedule: {error}") from error
+        given["schedule"] = schedule
     return Settings(**given)
 
 

@@ -8,8 +8,10 @@ import platform
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ..contract.rules import PROFILES, rules
+from ..interleave.token import BadToken, Token
 from ..lab.paths import WRITE_PATHS
 from ..lab.selection import SHORT_NAMES
 from ..lab.settings import DEPTHS, Settings
@@ -75,6 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long one call may take; raise it for a slow store (default: 10)",
     )
     parser.add_argument(
+        "--schedule",
+        type=_schedule,
+        metavar="TOKEN",
+        help="lead the simultaneous calls of a test through this one schedule",
+    )
+    parser.add_argument(
         "--report",
         action="append",
         default=[],
@@ -84,14 +92,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.usage = (
         f"{parser.prog} MODULE:CLASS [--profile NAME] [--rule ID] [--path NAME]\n"
-        "       [--seed N] [--depth DEPTH] [--deadline SECONDS] [--report PATH]\n"
-        "       [-- PYTEST-ARGUMENTS]"
+        "       [--seed N] [--depth DEPTH] [--deadline SECONDS] [--schedule TOKEN]\n"
+        "       [--report PATH] [-- PYTEST-ARGUMENTS]"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Check a backend and print what was found."""
-    given = {"depth": options.depth}
+    given: dict[str, Any] = {"depth": options.depth, "schedule": options.schedule}
     if options.seed is not None:
         given["seed"] = options.seed
     if options.deadline is not None:
@@ -152,7 +160,7 @@ class _Watcher:
     def __init__(self, found: Run, progress: Meter) -> None:
         self._found = found
         self._progress = progress
-        self._profile = ""
+        self._profiles: set[str] = set()
         self._told: set[tuple[str, str]] = set()
 
     def hear(self, event: Event) -> None:
@@ -172,8 +180,8 @@ class _Watcher:
     def _result(self, event: Event) -> None:
         rule = rules()[event["rule"]]
         self._progress.advance(f"{rule.id} {event['test'].removeprefix('test_')}")
-        if rule.profile != self._profile:
-            self._profile = rule.profile
+        if rule.profile not in self._profiles:
+            self._profiles.add(rule.profile)
             self._progress.note(f"{rule.profile} …", "dim")
         outcome = Outcome(event["outcome"])
         if outcome.fails_the_run and (rule.id, outcome) not in self._told:
@@ -213,6 +221,14 @@ def _seed(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+
+
+def _schedule(text: str) -> str:
+    try:
+        Token.parse(text)
+    except BadToken as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -306,6 +306,8 @@ def _words(request: Request, folder: Path, stream: Path, skip: Path) -> list[str
     words += ["--loom-backend", request.spec, "--loom-stream", str(stream)]
     words += ["--loom-skip", str(skip), "--loom-seed", str(settings.seed)]
     words += ["--loom-depth", settings.depth, "--loom-deadline", repr(settings.deadline)]
+    if settings.schedule is not None:
+        words += ["--loom-schedule", settings.schedule]
     for name, chosen in _chosen(request.choice):
         for value in chosen:
             words += [f"--loom-{name}", value]

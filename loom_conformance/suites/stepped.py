@@ -13,11 +13,12 @@ from typing import Any
 
 from ..backend import Blocking
 from ..interleave.steps import Call, Settled, explore_steps, replay_steps
+from ..interleave.token import BadToken
 from ..interleave.verdict import Finding, Verdict
 from ..lab.calls import Handle, told_error, told_value
 from ..lab.paths import WritePath
 from ..lab.stage import Log, Stage
-from ..lab.verdict import Inconclusive, RuleBroken
+from ..lab.verdict import Inconclusive, NotOffered, RuleBroken
 from ..spi import (
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
@@ -221,9 +222,12 @@ async def _explore(
         blocked = lambda: asked.blocked(address)  # noqa: E731
     verdict: Verdict
     if stage.settings.schedule is not None:
-        verdict = await replay_steps(
-            name, make, check, stage.settings.schedule, backend=backend.name, blocked=blocked
-        )
+        try:
+            verdict = await replay_steps(
+                name, make, check, stage.settings.schedule, backend=backend.name, blocked=blocked
+            )
+        except BadToken as error:
+            raise NotOffered(f"the schedule that was given is another test's: {error}") from error
     else:
         verdict = await explore_steps(
             name,
@@ -320,7 +324,7 @@ async def _acquire_against_write(stage: Stage, *, fenced_before: bool) -> None:
             f"{_told_settled(settled[1])}, and the log holds {len(log.envelopes)} envelopes",
         )
 
-    await _explore(stage, begin, judge)
+    await _explore(stage, begin, judge, "" if fenced_before else "first")
 
 
 def _returned(stage: Stage, settled: Settled, expected: str) -> Any:
