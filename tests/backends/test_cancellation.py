@@ -65,7 +65,7 @@ async def test_a_cancelled_connect_leaves_nothing(place: Place) -> None:
     for suspension in itertools.count(1):
         if not await cancelled_at(open_and_close(), suspension):
             break
-        assert not remaining(threads)
+        assert set(threading.enumerate()) == threads
     if isinstance(place.backend, PostgresBackend):
         assert await sessions(place.address) == 0
 
@@ -77,20 +77,12 @@ async def test_a_cancelled_close_still_closes(place: Place) -> None:
         await store.append(envelope(f"order-{suspension}", 0))
         reached = await cancelled_at(store.close(), suspension)
         if isinstance(place.backend, SQLiteBackend):
-            assert not remaining(threads)
+            assert set(threading.enumerate()) == threads
         if isinstance(place.backend, PostgresBackend):
             assert await sessions(place.address) == 0
         await store.close()
         if not reached:
             break
-
-
-def remaining(before: set[threading.Thread]) -> list[threading.Thread]:
-    """The threads started since that do not end; those of aiosqlite end a moment after `close`."""
-    started = set(threading.enumerate()) - before
-    for thread in started:
-        thread.join(10)
-    return [thread for thread in started if thread.is_alive()]
 
 
 async def sessions(address: str) -> int:

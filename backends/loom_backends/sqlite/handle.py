@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import random
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -28,7 +29,7 @@ RETRIED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PRO
 
 
 WAIT_ON_THREAD: Final = 0.05
-"""How long SQLite itself waits for a lock, in seconds; `_patiently` waits where others can go on."""
+"""How long SQLite itself waits for a lock, in seconds; then others have their turn."""
 
 
 class RowRefusedError(Exception):
@@ -91,8 +92,11 @@ class SQLiteHandle:
     SCHEMA: ClassVar[str]
     """Statements that make the tables where they are not there."""
 
-    def __init__(self, connection: aiosqlite.Connection, patience: float) -> None:
+    def __init__(
+        self, connection: aiosqlite.Connection, thread: threading.Thread, patience: float
+    ) -> None:
         self._connection = connection
+        self._thread = thread
         self._patience = patience
         self._calls = Calls()
         self._closing: asyncio.Future[None] | None = None
@@ -112,17 +116,24 @@ class SQLiteHandle:
 
     @classmethod
     async def _open(cls, path: str | Path, patience: float) -> Self:
+        threads: list[threading.Thread] = []
+
+        def factory(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            threads.append(threading.current_thread())
+            return cls.CONNECTION(*arguments, **options)
+
         try:
             connection = await aiosqlite.connect(
-                path, factory=cls.CONNECTION, isolation_level=None, timeout=WAIT_ON_THREAD
+                path, factory=factory, isolation_level=None, timeout=WAIT_ON_THREAD
             )
         except sqlite3.Error as error:
+            threads[0].join()
             raise EventStoreError(f"cannot open {path}: {error}") from error
-        handle = cls(connection, patience)
+        handle = cls(connection, threads[0], patience)
         try:
             await handle._patiently(lambda: connection.executescript(cls.SETTINGS + cls.SCHEMA))
         except BaseException:
-            await finish(connection.close())
+            await handle.close()
             raise
         return handle
 
@@ -135,7 +146,11 @@ class SQLiteHandle:
 
     async def _close(self) -> None:
         await self._calls.idle()
-        await self._connection.close()
+        try:
+            await self._connection.close()
+        finally:
+            # It has nothing left to do, so this takes no time; after it, no thread is left behind.
+            self._thread.join()
 
     async def _fetch(self, sql: str, *parameters: object, writing: bool = False) -> list[Any]:
         """Run one statement, which is a transaction of its own, and fetch all its rows."""
