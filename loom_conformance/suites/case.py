@@ -20,6 +20,7 @@ from ..lab.paths import WRITE_PATHS, WritePath
 from ..lab.selection import current
 from ..lab.session import Session
 from ..lab.stage import Stage
+from ..lab.verdict import Declined
 
 Test = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,6 +65,9 @@ class Case:
         Raises:
             RuleBroken, Inconclusive, NotOffered, Declined, CouldNotRun: what came of it.
         """
+        declined = session.backend.declined.get(self.rule.profile)
+        if declined is not None:
+            raise Declined(declined)
         if getattr(self.method, _ON_SESSION, False):
             session.run_sync(lambda: self.method(None, session))
             return
