@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -85,3 +85,10 @@ async def cancelled_at(
     with contextlib.suppress(asyncio.CancelledError, *refusals):
         await task
     return reached
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what a server does in its own time; it tells nobody, so it is asked."""
+    async with asyncio.timeout(30):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)

@@ -54,7 +54,7 @@ COMMAND_WITHIN: Final = 60.0
 SETTLE_WITHIN: Final = 5.0
 """How long a cancelled call waits for the server's last word before it cuts the session."""
 
-CLOSE_WITHIN: Final = 30.0
+CLOSE_WITHIN: Final = 10.0
 """How long `close` waits for calls in flight, in seconds, before it cuts their connections."""
 
 
