@@ -25,7 +25,14 @@ DECLARATIONS: Final = (
 )
 """What a backend says of itself, in the order in which reports print it."""
 
-HOOKS: Final = ("crash", "coalescing", "scoping", "leases", "blocked")
+HOOKS: Final = (
+    "crash",
+    "coalescing",
+    "scoping",
+    "connect_leases",
+    "age_leases",
+    "blocked",
+)
 """The optional methods of a backend."""
 
 

@@ -5,7 +5,8 @@ The comment before a block says what it is:
     <!-- run -->             shell commands that succeed; `<!-- run exit=1 -->` that do not
     <!-- file=mystore.py --> a file that the reader writes
     <!-- python -->          a script
-    <!-- output -->          what the commands before it print; a line `…` stands for any lines
+    <!-- output -->          what the commands before it print; a line `…` stands for any
+                             lines, and a `…` at the end of a line for its rest
     <!-- not run: why -->    nothing that can be run here
 
 `python tests/docs/docs_support.py PAGE…` puts the present output into the output blocks that have
@@ -157,11 +158,19 @@ def missing_line(shown: str, printed: str) -> str | None:
             anywhere = True
             continue
         rest = given[place:] if anywhere else given[place : place + 1]
-        if line not in rest:
+        found = next((number for number, one in enumerate(rest) if _agree(line, one)), None)
+        if found is None:
             return line
-        place += rest.index(line) + 1
+        place += found + 1
         anywhere = False
     return None
+
+
+def _agree(shown: str, printed: str) -> bool:
+    """Whether a printed line is the one shown, which may be cut by a `…` at its end."""
+    if shown.endswith("…"):
+        return printed.startswith(shown[:-1].rstrip())
+    return shown == printed
 
 
 def steady(text: str) -> str:

@@ -49,6 +49,8 @@ def test_outputs_are_compared_line_by_line() -> None:
     assert missing_line("three\n…\none\n", printed) == "one"
     assert missing_line("seed 5\n", "seed 77\n") is None
     assert missing_line("five\n", printed) == "five"
+    assert missing_line("thr …\nfour\n", printed) is None
+    assert missing_line("fou …\nthree\n", printed) == "three"
 
 
 def test_a_backslash_continues_a_command() -> None:
