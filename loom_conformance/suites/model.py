@@ -64,6 +64,9 @@ class ModelSuite:
 
         Bound.session = session
         machine = seeded(session.settings.seed)(Bound)
+        phases = [Phase.generate]
+        if session.settings.depth != "quick":
+            phases.append(Phase.shrink)
         with away_from_home():
             run_state_machine_as_test(
                 machine,
@@ -72,7 +75,7 @@ class ModelSuite:
                     stateful_step_count=STEPS,
                     deadline=None,
                     database=None,
-                    phases=[Phase.generate, Phase.shrink],
+                    phases=phases,
                     print_blob=False,
                     suppress_health_check=list(HealthCheck),
                 ),
