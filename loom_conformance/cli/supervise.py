@@ -300,7 +300,7 @@ def _words(request: Request, folder: Path, stream: Path, skip: Path) -> list[str
     settings = request.settings
     words = [sys.executable, "-m", "pytest", "--pyargs", request.suites]
     words += ["-c", str(folder / "pytest.ini"), "--rootdir", str(folder)]
-    words += ["-p", "no:cacheprovider", "-p", "loom_conformance.plugin", "-q", "--tb=short"]
+    words += ["--noconftest", "-p", "no:cacheprovider", "-p", "loom_conformance.plugin", "-q"]
     if any(word.startswith(("-n", "--numprocesses")) for word in request.pytest):
         words += ["-p", "xdist"]
     words += ["--loom-backend", request.spec, "--loom-stream", str(stream)]

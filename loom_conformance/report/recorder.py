@@ -158,6 +158,7 @@ class Recorder:
                 ),
                 command=command,
                 by_check=by_check,
+                spec=self.spec if by_check and ":" in self.spec else "",
             )
         return self._subjects[test.key]
 

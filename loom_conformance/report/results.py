@@ -44,7 +44,8 @@ def replay_words(
         words += [f"{dashes}depth", settings.depth]
     if settings.deadline != Settings(seed=0).deadline:
         words += [f"{dashes}deadline", f"{settings.deadline:g}"]
-    return [*words, *(failure.replay if failure else ())]
+    more = failure.replay if failure else []
+    return [*words, *(dashes + word[2:] if word.startswith("--") else word for word in more)]
 
 
 def results_of(

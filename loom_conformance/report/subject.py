@@ -95,8 +95,12 @@ def describe(
     overridden: Iterable[str] = (),
     command: Iterable[str],
     by_check: bool,
+    spec: str = "",
 ) -> Subject:
-    """Describe a backend whose declarations have been checked."""
+    """Describe a backend whose declarations have been checked.
+
+    `spec` is its name as the user gave it; by default where the class says that it stands.
+    """
     declarations: dict[str, Any] = {}
     for name in DECLARATIONS:
         value = getattr(backend, name)
@@ -105,7 +109,7 @@ def describe(
     return Subject(
         key=key,
         name=backend.name,
-        spec=f"{backend.__module__}:{backend.__qualname__}",
+        spec=spec or f"{backend.__module__}:{backend.__qualname__}",
         build=build_of(backend),
         declarations=declarations,
         catalogue=tuple(sorted(set(catalogue))),
