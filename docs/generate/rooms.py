@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -92,12 +93,13 @@ def picture(uses: Uses) -> str:
     total = widest * (WIDTH + GAP_X) - GAP_X + 4
     tall = len(rows) * (HEIGHT + GAP_Y) - GAP_Y + 4
     places: dict[str, tuple[float, float]] = {}
+    heights: list[float] = []
     for level, row in enumerate(rows):
         row.sort(key=lambda room: (_middle(arrows[room], places, total), room))
         left = (total - len(row) * (WIDTH + GAP_X) + GAP_X) / 2
-        top = tall - 2 - (level + 1) * HEIGHT - level * GAP_Y
+        heights.append(tall - 2 - (level + 1) * HEIGHT - level * GAP_Y)
         for column, room in enumerate(row):
-            places[room] = (left + column * (WIDTH + GAP_X), top)
+            places[room] = (left + column * (WIDTH + GAP_X), heights[level])
     lines = [
         f'<svg class="rooms" viewBox="0 0 {total:g} {tall:g}" role="img" '
         'aria-labelledby="rooms-title">',
@@ -108,19 +110,47 @@ def picture(uses: Uses) -> str:
     ]
     for room in sorted(arrows):
         for target in sorted(arrows[room]):
-            (x1, y1), (x2, y2) = places[room], places[target]
-            x1, x2, y1 = x1 + WIDTH / 2, x2 + WIDTH / 2, y1 + HEIGHT
-            bend = (y2 - y1) / 2
-            lines.append(
-                f'<path class="arrow" marker-end="url(#tip)" d="M{x1:g} {y1:g}'
-                f'C{x1:g} {y1 + bend:g} {x2:g} {y2 - bend:g} {x2:g} {y2:g}"/>'
-            )
+            points = _way(places[room], places[target], rows, heights, places)
+            lines.append(f'<path class="arrow" marker-end="url(#tip)" d="{_curve(points)}"/>')
     for room, (x, y) in sorted(places.items()):
         lines.append(
             f'<g><rect x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="4"/>'
             f'<text x="{x + WIDTH / 2:g}" y="{y + HEIGHT / 2 + 5:g}">{escape(room)}</text></g>'
         )
     return "\n".join([*lines, "</svg>"])
+
+
+Point = tuple[float, float]
+
+
+def _way(
+    start: Point,
+    end: Point,
+    rows: list[list[str]],
+    heights: list[float],
+    places: Mapping[str, Point],
+) -> list[Point]:
+    """Where an arrow passes: from a box's lower edge, between the boxes of each row, to a box."""
+    points = [(start[0] + WIDTH / 2, start[1] + HEIGHT)]
+    x2 = end[0] + WIDTH / 2
+    between = [level for level, top in enumerate(heights) if start[1] < top < end[1]]
+    for level in reversed(between):
+        gaps = [places[room][0] - GAP_X / 2 for room in rows[level]]
+        gaps.append(places[rows[level][-1]][0] + WIDTH + GAP_X / 2)
+        share = (heights[level] - start[1]) / (end[1] - start[1])
+        wish = points[0][0] + share * (x2 - points[0][0])
+        gap = min(gaps, key=lambda one: abs(one - wish))
+        points += [(gap, heights[level]), (gap, heights[level] + HEIGHT)]
+    return [*points, (x2, end[1])]
+
+
+def _curve(points: list[Point]) -> str:
+    """A path through the points that is upright at each."""
+    path = f"M{points[0][0]:g} {points[0][1]:g}"
+    for (x1, y1), (x2, y2) in pairwise(points):
+        bend = (y2 - y1) / 2
+        path += f"C{x1:g} {y1 + bend:g} {x2:g} {y2 - bend:g} {x2:g} {y2:g}"
+    return path
 
 
 def _cut(layer: list[str]) -> Iterator[list[str]]:
