@@ -1,1 +1,1 @@
-"""How a suite drives a store: write paths, bounded calls, bursts, child processes, faults, histories."""
+"""How a suite drives a store: bounded calls, write paths, bursts, processes, faults, histories."""
