@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..runtime import Dispatch
 from . import checks
 from .checks import Check
-from .race import Act, Parameters, Race, varying
+from .race import Act, Parameters, Race, Reach, varying
 from .scene import Node, Scene
 from .starts import OCCURRENCE, SameOccurrence
 
@@ -140,9 +140,6 @@ class StarterGoesOn(Race):
         names = scene.names()
         return {names[0]: start, **dict.fromkeys(names[1:], rival)}
 
-    async def after(self, scene: Scene, node: Node) -> None:
-        await scene.recovered(node, scene.execution("message-17"))
-
     def holds(self, scene: Scene) -> Sequence[Check]:
         execution_id = scene.execution("message-17")
         rivals = scene.names()[1:]
@@ -223,6 +220,9 @@ class RetryingDispatches(FirstDispatches):
         supervised=(False, True),
         tenant=(None, "acme"),
     )
+
+    def reach(self, parameters: Parameters) -> Reach:
+        return Reach("bounded", preemptions=2) if parameters.max_attempts > 2 else Reach()
 
     def holds(self, scene: Scene) -> Sequence[Check]:
         return (

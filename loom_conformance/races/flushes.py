@@ -40,14 +40,11 @@ class FlushSharedWithDuplicate(Race):
         return [f"fresh-{number}" for number in range(1, scene.parameters.nodes)]
 
     def nodes(self, scene: Scene) -> Mapping[str, Act]:
+        async def start(node: Node, label: str) -> None:
+            await node.start_and_run(f"start {label}", "audit", scene.execution(label))
+
         async def starts(node: Node) -> None:
-            labels = ["taken", *self.fresh(scene)]
-            await asyncio.gather(
-                *(
-                    node.start_and_run(f"start {label}", "audit", scene.execution(label))
-                    for label in labels
-                )
-            )
+            await asyncio.gather(*(start(node, label) for label in ("taken", *self.fresh(scene))))
 
         return {"A": starts}
 
@@ -91,13 +88,11 @@ class FlushOfOneFreshId(Race):
     )
 
     def nodes(self, scene: Scene) -> Mapping[str, Act]:
+        async def start(node: Node, act: str) -> None:
+            await node.start_and_run(act, "audit", scene.execution("message-17"))
+
         async def starts(node: Node) -> None:
-            await asyncio.gather(
-                *(
-                    node.start_and_run(act, "audit", scene.execution("message-17"))
-                    for act in scene.acts("start")
-                )
-            )
+            await asyncio.gather(*(start(node, act) for act in scene.acts("start")))
 
         return {"A": starts}
 
@@ -166,6 +161,7 @@ class FlushSharedWithLiveRun(Race):
             await node.start_and_run("start live", "audit", scene.execution("live"))
 
         async def duplicate(node: Node, act: str) -> None:
+            await node.triggered(act)
             await node.start_and_run(act, "audit", scene.execution("taken"))
 
         async def both(node: Node) -> None:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ..spi import EventStore
 from .checks import Check
@@ -70,6 +70,22 @@ class Parameters:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which schedules of a race are run at the default depth.
+
+    Attributes:
+        search: `"all"` up to equivalence, `"bounded"` by preemptions, or `"pct"`, by chance with a
+            probability bound.
+        preemptions: the bound of `"bounded"`.
+        schedules: how many `"pct"` runs.
+    """
+
+    search: Literal["all", "bounded", "pct"] = "all"
+    preemptions: int = 2
+    schedules: int = 100_000
+
+
 FROZEN: Final = -1
 """The lag of a replica that applies nothing until it is told to."""
 
@@ -109,6 +125,10 @@ class Race(ABC):
     def around(self, store: EventStore) -> EventStore:
         """What the race puts around every handle that a node gets, such as a fault."""
         return store
+
+    def reach(self, parameters: Parameters) -> Reach:
+        """Which schedules are run at the default depth: all of them, where that is feasible."""
+        return Reach()
 
     async def given(self, scene: Scene) -> None:  # noqa: B027
         """Set up what the race starts from; nothing of it is scheduled."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import string
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -61,6 +61,15 @@ class Place(Protocol):
     async def effect(self, name: str) -> Any:
         """Let the world see an effect; it is done when this returns."""
 
+    async def call(
+        self,
+        key: Hashable,
+        touched: tuple[int, int],
+        args: tuple[Any, ...],
+        perform: Callable[..., Coroutine[Any, Any, Any]],
+    ) -> Any:
+        """A step of its own."""
+
     def tell(self, kind: str, what: object = "") -> None:
         """Note in the trace what happened, without being a step."""
 
@@ -76,6 +85,16 @@ class Outside:
 
     async def effect(self, name: str) -> None:
         """An effect that nobody counts."""
+
+    async def call(
+        self,
+        key: Hashable,
+        touched: tuple[int, int],
+        args: tuple[Any, ...],
+        perform: Callable[..., Coroutine[Any, Any, Any]],
+    ) -> Any:
+        """Do it at once."""
+        return await perform(*args)
 
     def tell(self, kind: str, what: object = "") -> None:
         """A remark that nobody hears."""
@@ -139,7 +158,7 @@ class Scene:
         parameters: what the race leaves open.
         subject: what runs it.
         decorators: makes the backend's decorators.
-        storage: a handle outside of the schedule.
+        storage: a handle outside of the schedule; without one nothing can be set up.
     """
 
     def __init__(
@@ -147,7 +166,7 @@ class Scene:
         parameters: Parameters,
         subject: Subject,
         decorators: Decorators,
-        storage: EventStore,
+        storage: EventStore | None,
     ) -> None:
         self.parameters = parameters
         self.subject = subject
@@ -156,7 +175,7 @@ class Scene:
         self.executions: list[str] = []
         lag = None if parameters.lag == FROZEN else parameters.lag
         self.replica = None if parameters.lag is None else Replica(lag)
-        self.storage = storage
+        self._storage = storage
 
     # --- names ---
 
@@ -165,6 +184,10 @@ class Scene:
         if execution_id not in self.executions:
             self.executions.append(execution_id)
         return execution_id
+
+    def effect_name(self, execution_id: str, step: str) -> str:
+        """What the world sees of a step's effect; it says whose it is where that is in doubt."""
+        return step if len(self.executions) == 1 else f"{step} of {execution_id}"
 
     def names(self) -> list[str]:
         """The nodes' names: A, B, …"""
@@ -175,6 +198,17 @@ class Scene:
         return [f"{what} {number}" for number in range(1, self.parameters.nodes + 1)]
 
     # --- set-up ---
+
+    @property
+    def outside(self) -> EventStore:
+        """The handle outside of the schedule.
+
+        Raises:
+            RuntimeError: the scene has none.
+        """
+        if self._storage is None:
+            raise RuntimeError("this scene has no storage: it serves to name nodes only")
+        return self._storage
 
     async def started(self, name: str, workflow: str, execution_id: str) -> None:
         """Start an execution and wait until its drive ends; not part of the race."""
@@ -196,11 +230,11 @@ class Scene:
             replace(self.parameters, linger=None, crash=None),
             Subject(),
             self.decorators,
-            self.storage,
+            self._storage,
         )
         outside.replica = self.replica
         outside.evidence = Evidence(calls=self.evidence.earlier)
-        return Node(name, outside, Outside(self.storage))
+        return Node(name, outside, Outside(self.outside))
 
     # --- nodes ---
 
@@ -287,6 +321,10 @@ class Node:
         self.scene.evidence.ends[name] = Ended(value)
         return value
 
+    async def triggered(self, act: str) -> None:
+        """Wait until a trigger is delivered here; the schedule chooses when that is."""
+        await self.place.call(("trigger", act), (0, 0), (), _nothing)
+
     async def start_and_run(self, act: str, workflow: str, execution_id: str) -> None:
         """Start an execution, and wait until its drive ends."""
         handle = await self.act(act, self.runtime.start(workflow, execution_id=execution_id))
@@ -318,7 +356,7 @@ class Node:
     async def _effect(self, context: StepContext, step: str) -> JsonValue:
         execution_id = context.state.execution_id
         self.life.spend()
-        await self.place.effect(step)
+        await self.place.effect(self.scene.effect_name(execution_id, step))
         evidence = self.scene.evidence
         evidence.effects.append(Effect(self.name, execution_id, step, len(evidence.calls)))
         return f"{step} in {self.name}"
@@ -341,3 +379,7 @@ class Node:
     def _acknowledged(self, operation: Operation, value: Any, error: BaseException | None) -> None:
         if error is None:
             self.scene.evidence.acknowledged.extend(envelopes_of(operation))
+
+
+async def _nothing() -> None:
+    return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...runtime import (
     Dispatch,
     Event,
+    ExecutionAlreadyExistsError,
     ExecutionHandle,
     ExecutionJournal,
     ExecutionState,
@@ -20,10 +21,11 @@ from ...runtime import (
     Timer,
     TimerService,
     WorkflowRuntime,
+    is_superseded,
 )
 from ...runtime.state import EXECUTION_CANCELLED, TIMER_FIRED
 from ...runtime.timers import lease_name
-from ...spi import JsonValue, StaleFenceError, is_error
+from ...spi import JsonValue, is_error
 
 # --- Schedules and timers -----------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class RetryOnExisting(LocalDispatcher):
     """Counts only a stale fence as superseded, and tries again when the execution exists."""
 
     def superseded(self, error: Exception) -> bool:
-        return is_error(error, StaleFenceError) or is_error(error.__cause__, StaleFenceError)
+        return is_superseded(error) and not is_error(error, ExecutionAlreadyExistsError)
 
 
 class SupervisorRetriesOnAnyFailure(SupervisingDispatcher):
