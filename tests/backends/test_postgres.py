@@ -296,7 +296,7 @@ async def test_sessions_are_few_and_end_with_the_handle(
     assert store.server_pids == frozenset()
 
     async def have_ended() -> bool:
-        return await other.fetchval(activity, pids) == 0
+        return not await other.fetchval(activity, pids)
 
     await until(have_ended)
 

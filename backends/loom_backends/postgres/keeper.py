@@ -30,6 +30,9 @@ SETTINGS: Final = {
     "synchronous_commit": "on",
     "full_page_writes": "on",
     "timezone": "UTC",
+    # Conflicts are the daily bread of these tests: they would fill the log.
+    "log_min_messages": "fatal",
+    "log_min_error_statement": "panic",
 }
 
 START_WITHIN: Final = 60.0

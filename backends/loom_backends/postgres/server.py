@@ -96,7 +96,7 @@ class LocalServer:
         entry = pwd.getpwnam(account)
         try:
             subprocess.run(
-                [binaries / "postgres", "--version"],
+                [binaries / "initdb", "--version"],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 check=True,
@@ -106,11 +106,28 @@ class LocalServer:
                 cwd="/",
             )
         except (OSError, subprocess.CalledProcessError):
-            copy = self._directory / "install"
-            shutil.copytree(binaries.parent, copy, symlinks=True)
-            self._directory.chmod(0o755)
-            return copy / binaries.name
+            return self._copied(binaries, entry)
         return binaries
+
+    def _copied(self, binaries: Path, entry: pwd.struct_passwd) -> Path:
+        installation, top = binaries.parent, self._directory / "copy"
+        copy = top / installation.parent.name / installation.name
+        # A wheel keeps the libraries that it brings in a folder beside its package.
+        libraries = installation.parent.with_name(f"{installation.parent.name}.libs")
+        try:
+            for part in (binaries.name, "lib", "lib64", "share"):
+                if (installation / part).is_dir():
+                    shutil.copytree(installation / part, copy / part, symlinks=True)
+            if libraries.is_dir():
+                shutil.copytree(libraries, top / libraries.name)
+            for path in (top, *top.rglob("*")):
+                os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+        except OSError as error:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise PostgresStartError(
+                f"cannot copy PostgreSQL from {installation}: {error}"
+            ) from error
+        return copy / binaries.name
 
 
 class ContainerServer:
