@@ -7,20 +7,20 @@ or waits for another one. Then, and only then, the strategy is asked, and one st
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..backend import Backend
+from ..spi import EventEnvelope
 from . import audit_hook
 from .loop import InterleavingLoop, Uncontrolled
 from .names import Names, RenamedStore
 from .node import Node, Operation
 from .resources import Resources
 from .scenario import Outcome, Scenario
-from .search.step import EVERYTHING, Diverged, Step, Strand, Strategy
+from .search.step import EVERYTHING, Diverged, Strand, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,12 @@ class Engine:
         self._address: str | None = None
         self._nodes: list[Node] = []
         self._observer: RenamedStore | None = None
-        self._parked: dict[Strand, Step] = {}
+        self._parked: dict[Strand, Operation] = {}
         self._due: dict[Strand, Operation] = {}
         self._run = Run()
         self._ended: asyncio.Future[None] | None = None
-        self._strategy: Strategy | None = None
+        self._strategy: Strategy
+        self._node_now = -1
         self._alive: set[int] = set()
         self._refused: Uncontrolled | None = None
         self._turns = 0
@@ -171,6 +172,7 @@ class Engine:
         self._refused = None
         self._strategy = strategy
         self.now = -1
+        self._node_now = -1
         self._parked = {}
         self._due = {}
         assert self._observer is not None
@@ -199,6 +201,20 @@ class Engine:
         else:
             task.result()
 
+    async def logs(self, run: Run) -> dict[str, list[EventEnvelope]]:
+        """What the storage holds of every execution that the last run wrote to."""
+        assert self._observer is not None
+        written: dict[str, None] = {}
+        for step in run.trail:
+            if isinstance(step.key, tuple) and step.key[0] == "append":
+                written[step.key[1]] = None
+            elif isinstance(step.key, tuple) and step.key[0] == "append_batch":
+                written |= {one[0]: None for one in step.key[1]}
+        return {
+            execution_id: list(await self._observer.read_from(execution_id, 0))
+            for execution_id in written
+        }
+
     async def drive(self, node: Node, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
         """A node's main task."""
         try:
@@ -210,7 +226,8 @@ class Engine:
                 self._run.errors[node.name] = error
         finally:
             self._alive.discard(node.index)
-            self._note_sharing(node)
+            if node.index != self._node_now:
+                self._note_sharing(node)
 
     def _judge(self, run: Run) -> None:
         """What can be said of a run before its outcome is checked."""
@@ -244,7 +261,7 @@ class Engine:
         outcome = Outcome(run.results, run.errors, run.effects, told, observer)
         try:
             judging = self.scenario.check(outcome)
-            if inspect.isawaitable(judging):
+            if judging is not None:
                 await self._bounded(judging, "the check")
         except AssertionError as error:
             run.failure = str(error) or "the check failed"
@@ -273,7 +290,7 @@ class Engine:
         self._since = None
         self._turns = 0
         run = self._run
-        pending: Mapping[Strand, Step] = self._parked
+        pending = self._parked
         if self._due:
             pending = {**self._parked, **self._due}
         if not pending or self._refused is not None:
@@ -284,7 +301,6 @@ class Engine:
             names = ", ".join(sorted({self._nodes[strand[0]].name for strand in pending}))
             self._stop(f"after {len(trail)} steps the run had not ended: {names} went on")
             return True
-        assert self._strategy is not None
         try:
             strand = self._strategy.pick(pending, trail)
         except Diverged as divergence:
@@ -296,13 +312,15 @@ class Engine:
             self._end()
             return True
         step = pending[strand]
-        assert isinstance(step, Operation)
         trail.append(step)
         self.now += 1
+        self._node_now = strand[0]
         if strand[1] > -1:
             del self._parked[strand]
-        assert step.release is not None
-        step.release()
+        if step.turn is None:
+            step.release()
+        else:
+            step.turn.set_result(None)
         return True
 
     def _end(self) -> None:
@@ -351,14 +369,13 @@ class Engine:
         if self.shared:
             step.writes = EVERYTHING
         self._parked[step.strand] = step
-        self._note_sharing(node)
+        if node.index != self._node_now:
+            self._note_sharing(node)
 
     def _note_sharing(self, node: Node) -> None:
         """A node that came on during another's step was woken by it, and not through the store."""
-        if self.now >= 0 and not self.stopping:
-            current = self._run.trail[self.now].strand[0]
-            if current != node.index and self.sharing is None:
-                self.sharing = (self._nodes[current].name, node.name)
+        if self.now >= 0 and not self.stopping and self.sharing is None:
+            self.sharing = (self._nodes[self._node_now].name, node.name)
 
     def unpark(self, step: Operation) -> None:
         """A strand was taken from its gate by a cancellation."""

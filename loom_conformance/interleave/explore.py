@@ -16,8 +16,8 @@ from .search.chance import Chance, Pct
 from .search.dpor import Reduced
 from .search.replay import Replay
 from .search.step import Diverged, Step, Strand, Strategy, preempts
-from .token import Spelled, Token, letter_of, scenario_hash, shape_hash
-from .trace import trace_of
+from .token import Spelled, Token, scenario_hash, shape_hash, turns_of
+from .trace import told, trace_of
 from .verdict import Counterexample, Finding, Verdict
 
 T = TypeVar("T")
@@ -151,12 +151,9 @@ class _Recorder:
     def finish(self, trail: Sequence[Step]) -> None:
         self.inner.finish(trail)
 
-    def letters(self, trail: Sequence[Step]) -> str | None:
+    def turns(self, trail: Sequence[Step]) -> list[str] | None:
         """The schedule in a token's letters."""
-        letters = [
-            letter_of(step.strand, there) for step, there in zip(trail, self.choices, strict=False)
-        ]
-        return None if None in letters else "".join(letter or "" for letter in letters)
+        return turns_of(trail, self.choices)
 
     def preemptions(self, trail: Sequence[Step]) -> int:
         """How often the turn was taken from a strand that could have gone on."""
@@ -219,7 +216,7 @@ class _Exploration:
             failed = 0
             last: Run | None = None
             for _ in range(times):
-                spelled = Spelled(token.letters)
+                spelled = Spelled(token.turns)
                 run = await engine.run(spelled)
                 self._schedules += 1
                 try:
@@ -227,9 +224,12 @@ class _Exploration:
                         spelled.finish(run.trail)
                 except Diverged as divergence:
                     run.diverged = divergence
-                if run.diverged is not None or run.stopped is not None:
-                    return self._verdict(Finding.INCONCLUSIVE, reason=_why(run))
-                if shape_hash(token.letters, run.trail) != token.shape:
+                if run.stopped is not None:
+                    return self._verdict(Finding.INCONCLUSIVE, reason=run.stopped)
+                if run.diverged is not None:
+                    reason = f"{run.diverged}{_last_refusal(run)}"
+                    return self._verdict(Finding.INCONCLUSIVE, reason=reason)
+                if shape_hash(token.turns, run.trail) != token.shape:
                     met = ", ".join(map(str, run.trail))
                     reason = f"the operations are not those that the token was made of; met {met}"
                     return self._verdict(Finding.INCONCLUSIVE, reason=reason)
@@ -292,26 +292,26 @@ class _Exploration:
         number = self._schedules if smallest else schedules
         chosen = found if least is None else least
         recorder = _Recorder(Replay(chosen.trail, self._limits.replays))
-        told = chosen
-        letters: str | None = None
+        shown = chosen
+        turns: list[str] | None = None
         preempted = replayed = 0
         while recorder.begin():
             run = await self._led(engine, recorder)
             if run.failure == chosen.failure:
                 replayed += 1
-                told = run
-                letters = recorder.letters(run.trail)
+                shown = run
+                turns = recorder.turns(run.trail)
                 preempted = recorder.preemptions(run.trail)
         scenario = self._scenario
         token = None
-        if letters is not None:
+        if turns is not None:
             hashed = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
-            token = str(Token(hashed, shape_hash(letters, told.trail), letters))
+            token = str(Token(hashed, shape_hash(turns, shown.trail), tuple(turns)))
         self._schedules = schedules
         example = Counterexample(
             reason=chosen.failure or "",
             token=token,
-            trace=trace_of(self._names(), told),
+            trace=trace_of(self._names(), shown),
             preemptions=preempted,
             schedule=number,
             smallest=smallest,
@@ -359,6 +359,14 @@ def _why(run: Run) -> str:
     if run.diverged is not None:
         return f"the nodes did not do the same under the same schedule: {run.diverged}"
     return run.stopped or ""
+
+
+def _last_refusal(run: Run) -> str:
+    """What usually makes a replay go another way: a call that was refused this time."""
+    for step in reversed(run.trail):
+        if step.error is not None:
+            return f"; before it, node {chr(ord('A') + step.strand[0])} had {told(step)}"
+    return ""
 
 
 def _bound(strategy: Strategy) -> str:

@@ -16,6 +16,7 @@ import selectors
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from .owner import OWNER
@@ -111,7 +112,7 @@ class InterleavingLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         owner = OWNER.get()
-        return super().time() if owner is None else owner.clock.seconds
+        return monotonic() if owner is None else owner.clock.seconds
 
     def call_at(
         self,

@@ -32,19 +32,26 @@ class Operation(Step):
         args: what the call was given.
         result, error: how it ended, once it has.
         settled: whether it has.
+        turn: what the strand stands at, or `None` where `release` lets it go.
     """
 
-    __slots__ = ("args", "error", "release", "result", "settled")
+    __slots__ = ("args", "error", "release", "result", "settled", "turn")
+
+    turn: asyncio.Future[None] | None
+    release: Callable[[], object]
 
     def __init__(
         self, strand: Strand, key: Hashable, touched: Touched, parked_at: int, args: tuple[Any, ...]
     ) -> None:
-        super().__init__(strand, key, touched[0], touched[1], parked_at)
+        self.strand = strand
+        self.key = key
+        self.reads, self.writes = touched
+        self.parked_at = parked_at
         self.args = args
         self.result: Any = None
         self.error: BaseException | None = None
         self.settled = False
-        self.release: Callable[[], object] | None = None
+        self.turn = None
 
 
 class Node:
@@ -53,15 +60,14 @@ class Node:
     Attributes:
         name: its letter, `"A"` for the first.
         store: its own handle; each call is a step.
+        leases: its own handle on leases, where the backend keeps some; each call is a step.
         clock: its own `loom_conformance.clock.Clock`; each timer that fires is a step.
-        random: its own randomness, the same in every run.
     """
 
     def __init__(self, engine: Engine, index: int) -> None:
         self.name = chr(ord("A") + index)
         self.index = index
         self.clock = NodeClock(self)
-        self.random = random.Random(index)
         self.resources: Resources = engine.resources
         self.store: Any = None
         self.leases: Any = None
@@ -70,11 +76,21 @@ class Node:
         self._engine = engine
         self._strands: dict[asyncio.Task[Any] | None, Strand] = {}
         self._loop = asyncio.get_running_loop()
+        self._random: random.Random | None = None
+        self._context = copy_context()
+        self._context.run(OWNER.set, self)
+
+    @property
+    def random(self) -> random.Random:
+        """Its own randomness, the same in every run."""
+        if self._random is None:
+            self._random = random.Random(self.index)
+        return self._random
 
     def reset(self) -> None:
         """Forget the run before."""
         self.clock.reset()
-        self.random.seed(self.index)
+        self._random = None
         self.tasks.clear()
         self.timers.clear()
         self._strands.clear()
@@ -86,10 +102,12 @@ class Node:
 
     async def effect(self, name: str, value: T | None = None) -> T | None:
         """Do something to the outside world, as a step of its own; `value` is given back."""
-        operation = await self._turn(("effect", name), self.resources.effect(name), (value,))
-        operation.settled = True
-        self._engine.effect(self, name, value)
-        return value
+
+        async def happen(value: T | None) -> T | None:
+            self._engine.effect(self, name, value)
+            return value
+
+        return await self.call(("effect", name), self.resources.effect(name), (value,), happen)
 
     def tell(self, kind: str, what: object = "") -> None:
         """Put a remark into the trace: an event that was told, an error that was reported."""
@@ -111,9 +129,10 @@ class Node:
         self._engine.park(self, operation)
 
     def _begin(self, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
-        context = copy_context()
-        context.run(OWNER.set, self)
-        task = self._loop.create_task(self._engine.drive(self, main), context=context)
+        task = asyncio.Task(
+            self._engine.drive(self, main), loop=self._loop, context=self._context.copy()
+        )
+        self.tasks.append(task)
         self._strands[task] = (self.index, 0)
 
     async def call(
@@ -128,7 +147,14 @@ class Node:
         `perform` does the real work over real I/O.
         """
         engine = self._engine
-        operation = await self._turn(key, touched, args)
+        operation = Operation(self._strand(), key, touched, engine.now, args)
+        operation.turn = self._loop.create_future()
+        engine.park(self, operation)
+        try:
+            await operation.turn
+        except asyncio.CancelledError:
+            engine.unpark(operation)
+            raise
         engine.busy = operation
         token = OWNER.set(None)
         try:
@@ -141,20 +167,6 @@ class Node:
             operation.settled = True
             engine.busy = None
         return result
-
-    async def _turn(self, key: Hashable, touched: Touched, args: tuple[Any, ...]) -> Operation:
-        """Stand still until the scheduler chooses this step."""
-        engine = self._engine
-        operation = Operation(self._strand(), key, touched, engine.now, args)
-        turn = self._loop.create_future()
-        operation.release = lambda: None if turn.done() else turn.set_result(None)
-        engine.park(self, operation)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            engine.unpark(operation)
-            raise
-        return operation
 
     def _strand(self) -> Strand:
         task = asyncio.current_task()

@@ -404,7 +404,7 @@ async def replay_steps(
         BadToken: it is no token, or one of another version or scenario.
     """
     wanted = Token.parse(token)
-    leader = _Leader(make, check, blocked, grace, patience, len(wanted.letters) + 1)
+    leader = _Leader(make, check, blocked, grace, patience, len(wanted.turns) + 1)
     began = time.monotonic()
     await leader.warm_up()
     failing: _Run | None = None
@@ -414,7 +414,7 @@ async def replay_steps(
         return Verdict(name, backend, finding, done, seconds=time.monotonic() - began, **more)
 
     for _ in range(times):
-        run = await leader.run(Spelled(wanted.letters))
+        run = await leader.run(Spelled(wanted.turns))
         done += 1
         wanted.require(scenario_hash(name, len(leader.labels), ""), name)
         if run.stopped is not None or run.diverged is not None:
@@ -443,14 +443,13 @@ async def _example(
     name: str, leader: _Leader, found: _Run, number: int, level: int, replays: int
 ) -> Counterexample:
     """Replay a failure, and tell it."""
-    letters = "".join(chr(ord("A") + step.strand[0]) for step in found.trail)
+    turns = tuple(chr(ord("A") + step.strand[0]) for step in found.trail)
     replayed = 0
     for _ in range(replays):
         again = await leader.run(Replay(found.trail))
         replayed += again.failure is not None
-    token = Token(
-        scenario_hash(name, len(leader.labels), ""), shape_hash(letters, found.trail), letters
-    )
+    hashed = scenario_hash(name, len(leader.labels), "")
+    token = Token(hashed, shape_hash(turns, found.trail), turns)
     return Counterexample(
         reason=str(found.failure),
         token=str(token),

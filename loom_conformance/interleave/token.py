@@ -1,11 +1,12 @@
-"""A schedule as a short word that replays it: `lk1-7f3ak-A2B5A3`.
+"""A schedule as a short word that replays it: `lk1-7f3ak-AB4A3`.
 
 The word holds the version of this notation, five characters of hash (two of the scenario, three
 of the operations that the schedule met, in names that are the same on every backend), and the
 choices: a letter for whose turn it was, with the length of its run.
 
 A node's main task is its capital letter. Tasks that a node spawned are `a` to `r` and timers `s`
-to `z`, each counted among those that can go on at that choice, by node and then by age.
+to `z`, each counted among those that can go on at that choice, by node and then by age. The start
+of a node goes with its first step; where something comes between the two it stands apart, as `A0`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ VERSION: Final = 1
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _SPAWNED: Final = "abcdefghijklmnopqr"
 _TIMERS: Final = "stuvwxyz"
-_FORM: Final = re.compile(r"lk(\d+)-([0-9a-z]{2})([0-9a-z]{3})-((?:[A-Za-z]\d*)*)")
+_FORM: Final = re.compile(r"lk(\d+)-([0-9a-z]{2})([0-9a-z]{3})-((?:[A-Za-z]\d{0,4})*)")
 
 
 class BadToken(ValueError):
@@ -40,16 +41,18 @@ class Token:
     Attributes:
         scenario: two characters of hash of the scenario.
         shape: three of the operations met.
-        letters: one letter a choice.
+        turns: one entry a choice: a letter, or a letter and `"0"` for a start that stands apart.
     """
 
     scenario: str
     shape: str
-    letters: str
+    turns: tuple[str, ...]
 
     def __str__(self) -> str:
-        runs = [(letter, len(list(group))) for letter, group in groupby(self.letters)]
-        word = "".join(letter if count == 1 else f"{letter}{count}" for letter, count in runs)
+        word = ""
+        for turn, run in groupby(self.turns):
+            count = len(list(run))
+            word += turn * count if turn.endswith("0") or count == 1 else f"{turn}{count}"
         return f"lk{VERSION}-{self.scenario}{self.shape}-{word}"
 
     def require(self, scenario: str, name: str) -> None:
@@ -79,10 +82,10 @@ class Token:
                 f"{word} was written by a kit with tokens of version {version}, and this one has "
                 f"version {VERSION}: replay it with that kit, or explore anew"
             )
-        letters = "".join(
-            letter * int(count or 1) for letter, count in re.findall(r"([A-Za-z])(\d*)", runs)
-        )
-        return cls(scenario, shape, letters)
+        turns: list[str] = []
+        for letter, count in re.findall(r"([A-Za-z])(\d*)", runs):
+            turns += [f"{letter}0"] if count == "0" else [letter] * int(count or 1)
+        return cls(scenario, shape, tuple(turns))
 
 
 def scenario_hash(name: str, nodes: int, variant: str) -> str:
@@ -90,9 +93,31 @@ def scenario_hash(name: str, nodes: int, variant: str) -> str:
     return _hash([name, nodes, variant], 2)
 
 
-def shape_hash(letters: str, trail: Iterable[Step]) -> str:
+def shape_hash(turns: Sequence[str], trail: Iterable[Step]) -> str:
     """Three characters of whose turn it was and what each step did."""
-    return _hash([letters, [step.key for step in trail]], 3)
+    return _hash([list(turns), [step.key for step in trail]], 3)
+
+
+def is_start(step: Step) -> bool:
+    """Whether a step is the start of a node."""
+    return isinstance(step.key, tuple) and step.key[0] == "start"
+
+
+def turns_of(trail: Sequence[Step], choices: Sequence[Collection[Strand]]) -> list[str] | None:
+    """A schedule in a token's letters, or `None` where there are too many strands for them.
+
+    `choices` are the strands that could go on at each step.
+    """
+    turns: list[str] = []
+    for index, (step, pending) in enumerate(zip(trail, choices, strict=False)):
+        letter = letter_of(step.strand, pending)
+        if letter is None:
+            return None
+        if not is_start(step):
+            turns.append(letter)
+        elif index + 1 == len(trail) or trail[index + 1].strand != step.strand:
+            turns.append(f"{letter}0")
+    return turns
 
 
 def _hash(value: object, length: int) -> str:
@@ -132,9 +157,10 @@ def _peers(pending: Collection[Strand], number: int) -> tuple[str, list[Strand]]
 class Spelled:
     """A strategy that follows the letters of a token."""
 
-    def __init__(self, letters: str) -> None:
-        self.letters = letters
+    def __init__(self, turns: Sequence[str]) -> None:
+        self.turns = turns
         self._left = 1
+        self._place = 0
 
     @property
     def complete(self) -> bool:
@@ -146,18 +172,27 @@ class Spelled:
         return self._left >= 0
 
     def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand:
-        place = len(trail)
         there = ", ".join(str(step) for _, step in sorted(pending.items()))
-        if place >= len(self.letters):
-            raise Diverged(place + 1, "the end of the run", there)
-        letter = self.letters[place]
-        strand = strand_of(letter, pending)
+        if self._place == len(self.turns):
+            raise Diverged(f"step {self._place + 1}", "the end of the run", there)
+        turn = self.turns[self._place]
+        strand = strand_of(turn[0], pending)
         if strand is None:
-            who = f"a step of node {letter}" if letter.isupper() else f"strand {letter}"
-            raise Diverged(place + 1, who, f"only {there}")
+            raise Diverged(f"step {self._place + 1}", _whose(turn), f"only {there}")
+        if len(turn) > 1 or not is_start(pending[strand]):
+            self._place += 1
         return strand
 
     def finish(self, trail: Sequence[Step]) -> None:
-        if len(trail) < len(self.letters):
-            letter = self.letters[len(trail)]
-            raise Diverged(len(trail) + 1, f"a step of {letter}", "the end of the run")
+        """Make sure that the run went on for as long as the token does.
+
+        Raises:
+            Diverged: it ended before.
+        """
+        if self._place < len(self.turns):
+            expected = _whose(self.turns[self._place])
+            raise Diverged(f"step {self._place + 1}", expected, "the end of the run")
+
+
+def _whose(turn: str) -> str:
+    return f"a step of node {turn[0]}" if turn[0].isupper() else f"a step of strand {turn[0]}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ..spi import EventEnvelope
 from .engine import Run
 from .node import Operation
+from .token import is_start
 
 WIDTH: Final = 100
 _GUTTER: Final = 7
@@ -96,7 +97,7 @@ def trace_of(nodes: Sequence[str], run: Run) -> Trace:
             place += 1
 
     for index, step in enumerate(run.trail):
-        if isinstance(step.key, tuple) and step.key[0] != "start":
+        if not is_start(step):
             number += 1
             remark, wrong = _noteworthy(step, number, slots, effects)
             rows.append(Row(number, step.strand[0], told(step), remark, wrong))

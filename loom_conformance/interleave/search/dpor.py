@@ -62,10 +62,15 @@ def _without_initial(step: Step, sequence: list[Step]) -> list[Step] | None:
     return sequence
 
 
+def _same(step: Step, other: Step | None) -> bool:
+    """Whether a strand still stands at the same step."""
+    return other is not None and other.key == step.key and other.parked_at == step.parked_at
+
+
 class _Frame:
     """A state on the current path: what was run from it, sleeps there, or is to be run."""
 
-    __slots__ = ("before", "pending", "sleep", "step", "wakeup")
+    __slots__ = ("before", "disabled", "pending", "sleep", "step", "wakeup")
 
     def __init__(
         self, pending: Mapping[Strand, Step], sleep: dict[Strand, Step], wakeup: _Wakeup
@@ -75,6 +80,7 @@ class _Frame:
         self.wakeup = wakeup
         self.step: Step | None = None
         self.before = 0
+        self.disabled: list[Step] = []
 
 
 class Reduced:
@@ -177,13 +183,21 @@ class Reduced:
                         races.append((earlier, index))
             before.append(happened)
             frames[index].before = happened
+            frames[index].disabled = [
+                other
+                for strand, other in frames[index].pending.items()
+                if strand != step.strand and not _same(other, self._standing(index + 1, strand))
+            ]
         for earlier, index in races:
             self._reverse(trail, before, earlier, trail[index], index)
-        for index in range(self._replayed, len(trail) - 1):
-            then = frames[index + 1].pending
-            for strand, step in frames[index].pending.items():
-                if strand not in then and strand != trail[index].strand:
-                    self._reverse(trail, before, index, step, None)
+        # A step that was taken away never runs, so all that follows is new to this race.
+        for index, frame in enumerate(frames[: len(trail)]):
+            for step in frame.disabled:
+                self._reverse(trail, before, index, step, None)
+
+    def _standing(self, index: int, strand: Strand) -> Step | None:
+        """Where a strand stands before a choice."""
+        return self._frames[index].pending.get(strand) if index < len(self._frames) else None
 
     def _reverse(
         self,

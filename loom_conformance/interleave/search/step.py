@@ -94,19 +94,19 @@ class Diverged(Exception):
     """A program that was led along a known schedule did something else than before.
 
     Attributes:
-        step: which choice, counted from 1.
+        place: which choice or step it was, such as `"step 6"`.
         expected: what was to come there.
         met: what there was.
     """
 
-    def __init__(self, step: int, expected: str, met: str) -> None:
-        super().__init__(step, expected, met)
-        self.step = step
+    def __init__(self, place: str, expected: str, met: str) -> None:
+        super().__init__(place, expected, met)
+        self.place = place
         self.expected = expected
         self.met = met
 
     def __str__(self) -> str:
-        return f"diverged at step {self.step}: expected {self.expected}; met {self.met}"
+        return f"diverged at {self.place}: expected {self.expected}; met {self.met}"
 
 
 def follow(expected: Step, pending: Mapping[Strand, Step], index: int) -> Strand:
@@ -118,5 +118,5 @@ def follow(expected: Step, pending: Mapping[Strand, Step], index: int) -> Strand
     met = pending.get(expected.strand)
     if met is None or met.key != expected.key:
         there = [met] if met is not None else [step for _, step in sorted(pending.items())]
-        raise Diverged(index + 1, str(expected), ", ".join(map(str, there)))
+        raise Diverged(f"choice {index + 1}", str(expected), ", ".join(map(str, there)))
     return expected.strand
