@@ -178,12 +178,16 @@ def _could_be_unique(value: object) -> bool:
 
 def _with_fresh_ids(stage: Stage, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Ids that no earlier write used, where something can be put in front of them."""
-    return {
+    fresh = {
         name: f"{stage.session.fresh_id()}/{value}"
         if name in ("execution_id", "id") and _could_be_unique(value)
         else value
         for name, value in fields.items()
     }
+    if "sequence" in fields:
+        # The usual id would be that of the good envelope which follows in a batch.
+        fresh["id"] = stage.session.fresh_id()
+    return fresh
 
 
 async def _faithful_or_refused(stage: Stage, what: str, fields: Mapping[str, Any]) -> None:
