@@ -8,7 +8,7 @@ before it died is known.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ..backend import Crashing
@@ -38,6 +38,19 @@ Made = Call[Operation, CallOutcome]
 CALLS_BEFORE = 25
 AWAITS = 4
 TAKEN = (DuplicateSequenceError, DuplicateEnvelopeIdError)
+
+ANYTHING: Mapping[str, Any] = {
+    "tasks": 2,
+    "weights": {"append": 50, "batch": 20, "read": 5, "fence": 15},
+}
+GOOD_BATCHES: Mapping[str, Any] = {
+    "tasks": 1,
+    "weights": {"batch": 1},
+    "batch": 8,
+    "fenced": 0.0,
+    "mischief": 0.0,
+}
+"""Batches that nothing speaks against: one that is refused is not cut."""
 
 
 class DurabilitySuite:
@@ -177,26 +190,23 @@ async def _deaths(stage: Stage, *, batches: bool = False) -> AsyncIterator[_Deat
     """Writers killed one after another, each on a storage that the last one left behind."""
     stage.needs_to_outlive_processes()
     address = await stage.own_storage()
-    kills = max(2, stage.settings.rounds(KILLS))
+    kills = max(3, stage.settings.rounds(KILLS))
     async with stage.nursery() as nursery:
         for number in range(kills):
+            # Every store waits at least once in a write; who waits more often is cut there too.
             moment = Moment(
                 call=stage.random.randint(1, CALLS_BEFORE),
-                suspension=stage.random.randint(1, AWAITS),
+                suspension=1 + number % AWAITS,
                 signal="KILL",
             )
             load = Load(
                 seed=stage.random.randrange(2**32),
                 prefix=f"d{number}-",
-                tasks=2,
                 handles=1,
                 calls=CALLS_BEFORE * 4,
                 length=12,
-                weights={"append": 10, "batch": 60, "read": 5, "fence": 10}
-                if batches
-                else {"append": 50, "batch": 20, "read": 5, "fence": 15},
-                batch=8 if batches else 4,
                 patience=stage.settings.deadline,
+                **(GOOD_BATCHES if batches else ANYTHING),
             )
             calls = await _killed(stage, nursery, address, number, load, moment)
             handle = await stage.connect(address, name="after")
