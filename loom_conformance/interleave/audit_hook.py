@@ -12,6 +12,7 @@ from typing import Any, Final
 from .owner import OWNER
 
 REFUSED: Final = {
+    "_thread.start_joinable_thread": "a thread",
     "_thread.start_new_thread": "a thread",
     "os.fork": "os.fork",
     "os.posix_spawn": "os.posix_spawn",
@@ -26,7 +27,10 @@ REFUSED: Final = {
     "subprocess.Popen": "subprocess.Popen",
     "time.sleep": "time.sleep",
 }
-"""Audit events that a node may not raise, with the words for each."""
+"""Audit events that a node may not raise, with the words for each.
+
+Python tells of threads from 3.12 on, and of `time.sleep` from 3.13 on.
+"""
 
 _installed = False
 

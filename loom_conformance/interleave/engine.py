@@ -15,12 +15,15 @@ from typing import Any
 from ..backend import Backend
 from ..spi import EventEnvelope
 from . import audit_hook
+from .handles import Handles
 from .loop import InterleavingLoop, Uncontrolled
 from .names import Names, RenamedStore
 from .node import Node, Operation
 from .resources import Resources
 from .scenario import Outcome, Scenario
 from .search.step import EVERYTHING, Diverged, Strand, Strategy
+from .stepper import where
+from .watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Engine:
 
     Attributes:
         shared: the nodes wake each other, so that no step is independent of another's.
+        harmed: something of an earlier run still goes on.
     """
 
     def __init__(
@@ -86,17 +90,17 @@ class Engine:
         self.shared = False
         self.sharing: tuple[str, str] | None = None
         self.busy: Operation | None = None
+        self.harmed = False
         self.stopping = False
         self.now = -1
         self._loop = loop
         self._names = Names(fresh=not fresh_storage)
+        self._handles = Handles(backend, self._names, patience)
+        self._watchdog = Watchdog(patience * 1.5)
         self._fresh_storage = fresh_storage
         self._most_steps = most_steps
         self._patience = patience
-        self._handles: list[Any] = []
-        self._address: str | None = None
         self._nodes: list[Node] = []
-        self._observer: RenamedStore | None = None
         self._parked: dict[Strand, Operation] = {}
         self._due: dict[Strand, Operation] = {}
         self._run = Run()
@@ -105,58 +109,38 @@ class Engine:
         self._node_now = -1
         self._alive: set[int] = set()
         self._refused: Uncontrolled | None = None
+        self._hanging: Operation | None = None
         self._turns = 0
         self._since: float | None = None
 
     async def __aenter__(self) -> Engine:
         self._nodes = [Node(self, index) for index in range(len(self.scenario.nodes))]
+        self._watchdog.__enter__()
         try:
-            await self._open()
+            await self._handles.open(self._nodes)
         except BaseException:
-            await self._close()
+            self._watchdog.__exit__(None, None, None)
             raise
         rest = self._loop.rest
-        rest.at_rest, rest.turned, rest.patience = self._at_rest, self._turned, self._wait
+        rest.at_rest, rest.turned, rest.waits = self._at_rest, self._turned, self._waits
+        self._loop.set_exception_handler(self._stray)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         rest = self._loop.rest
-        rest.at_rest = rest.turned = rest.patience = None
-        await self._close()
+        rest.at_rest = rest.turned = rest.waits = None
+        self._watchdog.__exit__(None, None, None)
+        await self._handles.close()
 
-    async def _open(self) -> None:
-        address = self._address = await self.backend.create()
-        for node in self._nodes:
-            node.store = await self._gate(node, self.backend.connect, address)
-            connect = getattr(self.backend, "connect_leases", None)
-            if callable(connect):
-                node.leases = await self._gate(node, connect, address)
-        handle = await self.backend.connect(address)
-        self._handles.append(handle)
-        self._observer = RenamedStore(handle, self._names)
-
-    async def _gate(
-        self, node: Node, connect: Callable[[str], Coroutine[Any, Any, Any]], address: str
-    ) -> Any:
-        from .gate import GatedStore
-
-        handle = await connect(address)
-        self._handles.append(handle)
-        return GatedStore(node, RenamedStore(handle, self._names))
-
-    async def _close(self) -> None:
-        handles, self._handles = self._handles, []
-        address, self._address = self._address, None
-        closing = [asyncio.ensure_future(handle.close()) for handle in handles]
-        if closing:
-            done, late = await asyncio.wait(closing, timeout=self._patience)
-            for task in late:
-                task.cancel()
-            for task in done:
-                if not task.cancelled():
-                    task.exception()
-        if address is not None:
-            await self.backend.destroy(address)
+    @property
+    def interrupted(self) -> str | None:
+        """Why the watchdog had to interrupt the run, if it had to."""
+        if not self._watchdog.fired:
+            return None
+        who = "the store, the set-up or the check"
+        if self._node_now >= 0 and self.busy is None:
+            who = f"node {self._nodes[self._node_now].name}"
+        return f"{who} kept the event loop's thread to itself for {self._patience:g} s"
 
     # --- one run ---
 
@@ -164,20 +148,12 @@ class Engine:
         """Lead one run to its end, as the strategy chooses, and judge it."""
         scenario = self.scenario
         if self._fresh_storage and self._run.trail:
-            await self._close()
-            await self._open()
-        self._names.begin()
-        run = self._run = Run()
-        self._alive = set(range(len(self._nodes)))
-        self._refused = None
-        self._strategy = strategy
-        self.now = -1
-        self._node_now = -1
-        self._parked = {}
-        self._due = {}
-        assert self._observer is not None
+            await self._handles.close()
+            await self._handles.open(self._nodes)
+        run = self._begin(strategy)
+        observer = self._handles.observer
         if scenario.given is not None:
-            await self._bounded(scenario.given(self._observer), "the set-up")
+            await self._bounded(scenario.given(observer), "the set-up")
         if run.stopped is None:
             for node, main in zip(self._nodes, scenario.nodes, strict=True):
                 node.reset()
@@ -185,11 +161,27 @@ class Engine:
             self._ended = self._loop.create_future()
             await self._ended
             self._ended = None
+            if self._hanging is not None:
+                await self._explain_hanging(run, self._hanging)
             self._judge(run)
             await self._sweep(run)
         if not (run.failure or run.stopped or run.repetition or run.diverged):
-            await self._check(run, self._observer)
+            await self._check(run, observer)
         return run
+
+    def _begin(self, strategy: Strategy) -> Run:
+        """Forget the run before."""
+        self._names.begin()
+        self._run = Run()
+        self._strategy = strategy
+        self._alive = set(range(len(self._nodes)))
+        self._refused = None
+        self._hanging = None
+        self.now = -1
+        self._node_now = -1
+        self._parked = {}
+        self._due = {}
+        return self._run
 
     async def _bounded(self, work: Awaitable[None], what: str) -> None:
         """Do what the scheduler does not lead, but not for ever."""
@@ -203,7 +195,6 @@ class Engine:
 
     async def logs(self, run: Run) -> dict[str, list[EventEnvelope]]:
         """What the storage holds of every execution that the last run wrote to."""
-        assert self._observer is not None
         written: dict[str, None] = {}
         for step in run.trail:
             if isinstance(step.key, tuple) and step.key[0] == "append":
@@ -211,7 +202,7 @@ class Engine:
             elif isinstance(step.key, tuple) and step.key[0] == "append_batch":
                 written |= {one[0]: None for one in step.key[1]}
         return {
-            execution_id: list(await self._observer.read_from(execution_id, 0))
+            execution_id: list(await self._handles.observer.read_from(execution_id, 0))
             for execution_id in written
         }
 
@@ -233,7 +224,7 @@ class Engine:
         """What can be said of a run before its outcome is checked."""
         if self._refused is not None:
             run.stopped = str(self._refused)
-        if run.stopped or run.diverged or run.repetition:
+        if run.failure or run.stopped or run.diverged or run.repetition:
             return
         for name, error in run.errors.items():
             if isinstance(error, asyncio.CancelledError):
@@ -249,12 +240,18 @@ class Engine:
 
     def _where(self, index: int) -> str:
         node = self._nodes[index]
-        for task in node.tasks:
-            frames = task.get_stack(limit=1)
-            if frames:
-                code = frames[-1].f_code
-                return f"{node.name} waits in {code.co_qualname}, line {frames[-1].f_lineno}"
-        return f"{node.name} waits"
+        places = [where(task.get_coro()) for task in node.tasks if not task.done()]
+        return f"{node.name} waits in {' and '.join(places)}"
+
+    async def _explain_hanging(self, run: Run, call: Operation) -> None:
+        """Tell a call that the database makes wait from one that merely hangs."""
+        node = self._nodes[call.strand[0]]
+        if await self._handles.waits_for_lock(node):
+            run.stopped = None
+            run.failure = (
+                f"an earlier call left a transaction open: {call} waits for its lock, and no other "
+                "call is under way"
+            )
 
     async def _check(self, run: Run, observer: RenamedStore) -> None:
         told = [(self._nodes[one.node].name, one.kind, one.words) for one in run.remarks]
@@ -278,8 +275,10 @@ class Engine:
             _, late = await asyncio.wait(left, timeout=self._patience)
         finally:
             self.stopping = False
-        if late and run.stopped is None:
-            run.stopped = "a node's task ignored its cancellation and goes on"
+        if late:
+            self.harmed = True
+            if run.failure is None and run.stopped is None:
+                run.stopped = "a node's task ignored its cancellation and goes on"
 
     # --- the moment of choice ---
 
@@ -289,6 +288,7 @@ class Engine:
             return False
         self._since = None
         self._turns = 0
+        self._watchdog.beat()
         run = self._run
         pending = self._parked
         if self._due:
@@ -342,8 +342,10 @@ class Engine:
             self._stop(f"node {node} keeps the event loop turning and never comes to a step")
         return True
 
-    def _wait(self, timeout: float | None) -> float | None:
+    def _waits(self, timeout: float | None) -> float | None:
         """How long the real selector may wait for the call in flight."""
+        watchdog = self._watchdog
+        watchdog.beat()
         busy = self.busy
         if busy is None or self._ended is None or self._ended.done():
             return timeout
@@ -352,10 +354,10 @@ class Engine:
             self._since = now
         left = self._since + self._patience - now
         if left <= 0:
-            name = self._nodes[busy.strand[0]].name
+            self._hanging = busy
             self._stop(
-                f"{busy.key} of node {name} did not settle in {self._patience:g} s, and no other "
-                "call was under way: it hangs, or an earlier call left a transaction open"
+                f"{busy} did not settle in {self._patience:g} s, and no other call was under way: "
+                "it hangs, or an earlier call left a transaction open"
             )
             return 0
         return left if timeout is None else min(timeout, left)
@@ -407,6 +409,12 @@ class Engine:
     def effect(self, node: Node, name: str, value: Any) -> None:
         """An effect has happened."""
         self._run.effects.append((node.name, name, value))
+
+    def _stray(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback raised: a timer of a node, or something of the store's own."""
+        error = context.get("exception")
+        if "handle" in context and error is not None and self._run.failure is None:
+            self._run.failure = f"a callback raised {_told(error)}"
 
     def refused(self, error: Uncontrolled) -> None:
         """A node did I/O of its own."""

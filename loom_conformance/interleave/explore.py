@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from .scenario import Scenario
 from .search.bounded import Bounded
 from .search.chance import Chance, Pct
 from .search.dpor import Reduced
+from .search.overlap import Overlap
 from .search.replay import Replay
 from .search.step import Diverged, Step, Strand, Strategy, preempts
 from .token import Spelled, Token, scenario_hash, shape_hash, turns_of
@@ -90,7 +92,7 @@ def explore(
         "pct": lambda: Pct(depth, bounds.schedules, seed),
         "random": lambda: Chance(bounds.schedules, seed),
     }
-    return on_loop(lambda: exploration.explore(strategies[search]))
+    return on_loop(lambda: exploration.explore(strategies[search]), exploration.interrupted)
 
 
 def replay(
@@ -114,20 +116,31 @@ def replay(
     ours = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
     wanted.require(ours, scenario.name)
     exploration = _Exploration(scenario, backend, limits or Limits(), fresh_storage, None)
-    return on_loop(lambda: exploration.replay(wanted, times))
+    return on_loop(lambda: exploration.replay(wanted, times), exploration.interrupted)
 
 
-def on_loop(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on a fresh `InterleavingLoop`, and close that, whatever is left on it."""
+def on_loop(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    interrupted: Callable[[], T | None] = lambda: None,
+) -> T:
+    """Run a coroutine on a fresh `InterleavingLoop`, and close that, whatever is left on it.
+
+    `interrupted` is asked after a `KeyboardInterrupt`: what it gives stands for the result.
+    """
     loop = InterleavingLoop()
-    loop.set_exception_handler(lambda loop, context: None)
+    task: asyncio.Task[T] = loop.create_task(main())
     try:
-        return loop.run_until_complete(main())
+        return loop.run_until_complete(task)
+    except KeyboardInterrupt:
+        result = interrupted()
+        task.cancel()
+        loop.run_until_complete(asyncio.wait([task]))
+        if result is None:
+            raise
+        return result
     finally:
-        try:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            loop.close()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 _Strategy: TypeAlias = Reduced | Bounded | Pct | Chance
@@ -178,26 +191,39 @@ class _Exploration:
         self._fresh_storage = fresh_storage
         self._progress = progress
         self._began = time.monotonic()
+        self._searching = self._began
         self._told = self._began
         self._schedules = 0
         self._shared = ""
+        self._latest: Engine | None = None
 
     def _engine(self) -> Engine:
-        return Engine(
+        self._latest = Engine(
             self._scenario,
             self._backend,
             fresh_storage=self._fresh_storage,
             most_steps=self._limits.steps,
             patience=self._limits.patience,
         )
+        return self._latest
+
+    def interrupted(self) -> Verdict | None:
+        """What can be said where the watchdog interrupted, and no person did."""
+        why = None if self._latest is None else self._latest.interrupted
+        return None if why is None else self._verdict(Finding.INCONCLUSIVE, reason=why)
 
     async def explore(self, make: Callable[[], _Strategy]) -> Verdict:
         async with self._engine() as engine:
             strategy = make()
-            failing, why = await self._search(engine, strategy)
+            failing, why = None, ""
+            if isinstance(strategy, Reduced):
+                failing, why = await self._search(engine, Overlap())
+                self._schedules = 0
+            if failing is None and not why:
+                failing, why = await self._search(engine, strategy)
             if failing is None and engine.sharing and isinstance(strategy, Reduced):
                 engine.shared = True
-                self._shared = "nodes {} and {} wake each other, so no order was left out".format(
+                self._shared = "every order, for nodes {} and {} wake each other".format(
                     *engine.sharing
                 )
                 self._schedules = 0
@@ -265,7 +291,7 @@ class _Exploration:
                 return None, ""
             if self._schedules >= limits.schedules:
                 return None, f"{_CUT} after {limits.schedules:,} schedules, so not all"
-            if time.monotonic() - self._began > limits.seconds:
+            if time.monotonic() - self._searching > limits.seconds:
                 return None, f"{_CUT} after {limits.seconds:g} s, so not all"
         return None, ""
 
@@ -285,13 +311,17 @@ class _Exploration:
     async def _fails(self, engine: Engine, found: Run) -> Verdict:
         """Look for the failure with the fewest preemptions, replay it, and tell it."""
         schedules = self._schedules
-        self._began = time.monotonic()
         self._schedules = 0
-        least, why = await self._search(engine, Bounded(None))
+        least: Run | None = None
+        why = ""
+        if not engine.harmed:
+            self._searching = time.monotonic()
+            least, why = await self._search(engine, Bounded(None))
         smallest = least is not None and not why
         number = self._schedules if smallest else schedules
         chosen = found if least is None else least
-        recorder = _Recorder(Replay(chosen.trail, self._limits.replays))
+        replays = 0 if engine.harmed else self._limits.replays
+        recorder = _Recorder(Replay(chosen.trail, replays))
         shown = chosen
         turns: list[str] | None = None
         preempted = replayed = 0
@@ -316,7 +346,7 @@ class _Exploration:
             schedule=number,
             smallest=smallest,
             replayed=replayed,
-            replays=self._limits.replays,
+            replays=replays,
         )
         return self._verdict(Finding.FAILS, reason=example.reason, counterexample=example)
 

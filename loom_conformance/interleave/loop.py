@@ -36,14 +36,14 @@ class RestSelector(selectors.BaseSelector):
     Attributes:
         at_rest: called when no callback is ready; `True` says that it made one ready.
         turned: called when the loop turns without resting; for whoever counts.
-        patience: called with the loop's timeout; the seconds to wait for I/O at most.
+        waits: called with the loop's timeout; the seconds to wait for I/O at most.
     """
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
         self.at_rest: Callable[[], bool] | None = None
         self.turned: Callable[[], bool] | None = None
-        self.patience: Callable[[float | None], float | None] | None = None
+        self.waits: Callable[[float | None], float | None] | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0:
@@ -53,8 +53,8 @@ class RestSelector(selectors.BaseSelector):
         elif self.at_rest is not None:
             if self.at_rest():
                 return []
-            if self.patience is not None:
-                timeout = self.patience(timeout)
+            if self.waits is not None:
+                timeout = self.waits(timeout)
         return self._real.select(timeout)
 
     def register(

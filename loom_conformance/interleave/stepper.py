@@ -58,3 +58,14 @@ def innermost(coroutine: object) -> str:
         name = coroutine.cr_code.co_qualname
         coroutine = coroutine.cr_await
     return name
+
+
+def where(coroutine: object) -> str:
+    """Where a suspended coroutine waits: the innermost function, and who called it in what line."""
+    inner = outer = coroutine
+    while isinstance(inner, CoroutineType) and isinstance(inner.cr_await, CoroutineType):
+        outer, inner = inner, inner.cr_await
+    name = innermost(coroutine)
+    if isinstance(outer, CoroutineType) and outer is not inner and outer.cr_frame is not None:
+        return f"{name}, called by {outer.cr_code.co_qualname} in line {outer.cr_frame.f_lineno}"
+    return name
