@@ -249,7 +249,8 @@ class _Child:
                     return
                 if not lines:
                     time.sleep(POLL)
-        self._wait(GRACE)
+        if self._wait(GRACE):
+            self.threads = ()
 
     def _note(self, event: Event) -> None:
         if event["event"] == "start":
@@ -287,12 +288,14 @@ class _Child:
         except ProcessLookupError:
             return
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float) -> bool:
+        """Whether the child went away by itself in that time."""
         assert self._process is not None
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return
+            return False
+        return True
 
 
 def _words(request: Request, folder: Path, stream: Path, skip: Path) -> list[str]:

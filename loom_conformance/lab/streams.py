@@ -34,7 +34,7 @@ class _Unclosable:
 def kept_open() -> Iterator[None]:
     """Put streams in place of `sys.stdout` and `sys.stderr` whose `close` does nothing."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Unclosable(stream) for stream in before)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (_Unclosable(stream) for stream in before)
     try:
         yield
     finally:

@@ -247,11 +247,16 @@ class Recorder:
 
     @staticmethod
     def left_threads() -> list[str]:
-        """The names of the threads that will keep the interpreter from ending."""
+        """The names of the threads that will keep the interpreter from ending.
+
+        Those of executors end by themselves when they have nothing to do.
+        """
         return [
             thread.name
             for thread in threading.enumerate()
-            if thread is not threading.main_thread() and not thread.daemon and thread.is_alive()
+            if thread is not threading.main_thread()
+            and not thread.daemon
+            and not thread.name.startswith(("asyncio_", "ThreadPoolExecutor-"))
         ]
 
     def _write(self, event: Event) -> None:
