@@ -45,6 +45,7 @@ class Run:
         remarks: what was told between them.
         results, errors: how each node ended, by its letter.
         failure: what was wrong with it, or `None`.
+        error: what the check raised, where that was it.
         stopped: why it could not be judged, or `None`.
         repetition: the strategy gave it up as one that is equivalent to another.
         diverged: the known prefix was not met again.
@@ -56,6 +57,7 @@ class Run:
     errors: dict[str, BaseException] = field(default_factory=dict)
     effects: list[tuple[str, str, Any]] = field(default_factory=list)
     failure: str | None = None
+    error: AssertionError | None = None
     stopped: str | None = None
     repetition: bool = False
     diverged: Diverged | None = None
@@ -68,7 +70,7 @@ class Engine:
 
     Attributes:
         shared: the nodes wake each other, so that no step is independent of another's.
-        harmed: something of an earlier run still goes on.
+        harmed: something of an earlier run still goes on, so that no later one can be trusted.
     """
 
     def __init__(
@@ -245,6 +247,7 @@ class Engine:
 
     async def _explain_hanging(self, run: Run, call: Operation) -> None:
         """Tell a call that the database makes wait from one that merely hangs."""
+        self.harmed = True
         node = self._nodes[call.strand[0]]
         if await self._handles.waits_for_lock(node):
             run.stopped = None
@@ -261,7 +264,9 @@ class Engine:
             if judging is not None:
                 await self._bounded(judging, "the check")
         except AssertionError as error:
-            run.failure = str(error) or "the check failed"
+            # Whatever rewrote the assertion puts its own findings into the lines below.
+            run.failure = (str(error).splitlines() or ["the check failed"])[0]
+            run.error = error
 
     async def _sweep(self, run: Run) -> None:
         """End what the nodes left running, so that the next run begins with nothing."""

@@ -275,6 +275,7 @@ class _Exploration:
                 smallest=False,
                 replayed=failed,
                 replays=times,
+                error=last.error,
             )
             return self._verdict(Finding.FAILS, reason=example.reason, counterexample=example)
 
@@ -347,6 +348,7 @@ class _Exploration:
             smallest=smallest,
             replayed=replayed,
             replays=replays,
+            error=shown.error,
         )
         return self._verdict(Finding.FAILS, reason=example.reason, counterexample=example)
 
