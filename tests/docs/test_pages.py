@@ -127,7 +127,7 @@ def test_every_command_and_option_is_listed(capsys: pytest.CaptureFixture[str]) 
 
 def test_rooms_use_each_other_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "generate"))
-    from rooms import layers, read_uses  # type: ignore[import-not-found, unused-ignore]
+    from rooms import layers, read_uses
 
     uses = read_uses()
     assert layers(uses)
