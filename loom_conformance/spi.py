@@ -20,6 +20,7 @@ FENCE_KEY: Final = "fence"
 
 MAX_SEQUENCE: Final = 2**53 - 1
 MAX_INTEGER: Final = 2**53 - 1
+_MIN_INTEGER: Final = -MAX_INTEGER
 MAX_EXECUTION_ID: Final = 255
 MAX_ENVELOPE_ID: Final = 300
 MAX_KIND: Final = 255
@@ -273,40 +274,36 @@ def _check_json(name: str, value: object) -> None:
         nested = False
         for item in level:
             kind = type(item)
-            if kind not in _JSON_KINDS:
-                kind = _json_kind(name, item)
             if kind is str:
-                bound += 6 * len(item) + 3
+                bound += 6 * len(item)
                 if not item.isascii() and not _is_scalar_text(item):
                     raise InvalidEnvelopeError(f"{name} holds a lone surrogate: {item!r:.80}")
             elif kind is int:
-                bound += 18
-                if not -MAX_INTEGER <= item <= MAX_INTEGER:
+                if not _MIN_INTEGER <= item <= MAX_INTEGER:
                     raise InvalidEnvelopeError(f"{name} holds an integer beyond 2**53 - 1")
             elif kind is dict:
                 nested = True
-                bound += 3
                 for key, inner in item.items():
                     if not isinstance(key, str):
                         raise InvalidEnvelopeError(f"{name} has a key that is no str: {key!r:.80}")
-                    bound += 6 * len(key) + 4
+                    bound += 6 * len(key)
                     if not key.isascii() and not _is_scalar_text(key):
                         raise InvalidEnvelopeError(f"{name} has a key with a lone surrogate")
                     below.append(inner)
             elif kind is list:
                 nested = True
-                bound += 3
-                below.extend(item)
+                below += item
             elif kind is float:
-                bound += 26
                 if not math.isfinite(item):
                     raise InvalidEnvelopeError(f"{name} holds {item!r}, which is no JSON number")
-            else:
-                bound += 6
+            elif item is not None and kind is not bool:
+                level.append(_plain(name, item))
         if nested:
             depth += 1
             if depth > MAX_DEPTH:
                 raise InvalidEnvelopeError(f"{name} is nested more than {MAX_DEPTH} deep")
+        # A number has 24 characters at most; quotes, a colon and a comma stand around a value.
+        bound += 30 * len(level)
         level = below
     if bound > MAX_JSON_BYTES:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -314,14 +311,22 @@ def _check_json(name: str, value: object) -> None:
             raise InvalidEnvelopeError(f"{name} is larger than 1 MiB as JSON")
 
 
-_JSON_KINDS: Final = frozenset({str, int, float, bool, list, dict, type(None)})
+def _plain(name: str, item: object) -> str | int | float | list[Any] | dict[Any, Any]:
+    """The JSON value that an object of a subclass stands for, an enumeration's member among them.
 
-
-def _json_kind(name: str, item: object) -> type:
-    """The JSON type that a subclass stands for, an enumeration's member among them."""
-    for kind in (str, int, float, list, dict):
-        if isinstance(item, kind):
-            return kind
+    Raises:
+        InvalidEnvelopeError: it stands for none.
+    """
+    if isinstance(item, str):
+        return str.__str__(item)
+    if isinstance(item, int):
+        return int.__int__(item)
+    if isinstance(item, float):
+        return float.__float__(item)
+    if isinstance(item, list):
+        return list(item)
+    if isinstance(item, dict):
+        return dict(item)
     raise InvalidEnvelopeError(f"{name} holds {type(item).__name__}, which is no JSON value")
 
 
