@@ -161,6 +161,7 @@ class Child:
         self.status: int | None = None
         """The raw wait status, once the child has ended."""
         self._nursery = nursery
+        self._waiting_for_status = asyncio.Lock()
         self._numbers = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -253,8 +254,9 @@ class Child:
         if self._listener is not None:
             # Its socket closes when it ends.
             await asyncio.wait({self._listener})
-        if self.status is None:
-            self.status = await self._nursery.wait(self.pid)
+        async with self._waiting_for_status:
+            if self.status is None:
+                self.status = await self._nursery.wait(self.pid)
         return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
 
     async def pause(self) -> bool:
@@ -264,11 +266,14 @@ class Child:
 
     async def paused(self) -> bool:
         """Wait until the child has stopped; `False` if it ended instead."""
-        status = await self._nursery.wait(self.pid)
-        if os.WIFSTOPPED(status):
-            return True
-        self.status = status
-        return False
+        async with self._waiting_for_status:
+            if self.status is not None:
+                return False
+            status = await self._nursery.wait(self.pid)
+            if os.WIFSTOPPED(status):
+                return True
+            self.status = status
+            return False
 
     def resume(self) -> None:
         """Wake the child with SIGCONT."""

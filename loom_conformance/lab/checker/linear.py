@@ -51,7 +51,7 @@ class _Checks:
 
     def _check_unsettled(self) -> Iterator[Violation]:
         """Calls that hung, and calls that failed although nothing had been done to the storage."""
-        harmless = ("kill", "pause", "resume")
+        harmless = ("kill", "pause", "resume", "lock")
         harmed = min(
             (one.at for one in self.index.faults if one.kind not in harmless), default=None
         )

@@ -111,6 +111,7 @@ def _shown(model: Model[O, R, S], calls: list[Call[O, R]]) -> list[Call[O, R]]:
     """Of the open calls only those in the longest order, or due next in it."""
     names: set[tuple[str, int]] = set()
     for part in model.partition(calls):
-        found = search(model, part, Budget(steps=200_000, seconds=5.0))
+        budget = Budget(steps=200_000, seconds=5.0)
+        found = search(model, part, budget, use_precedence=False)
         names.update((call.process, call.number) for call in [*found.order, *found.stuck])
     return [call for call in calls if call.certain or (call.process, call.number) in names]

@@ -73,6 +73,12 @@ class RegisterModel:
         """Whether it is a read, or a cas that failed."""
         return operation.kind == "read" or outcome.status == "fail"
 
+    def precedence(
+        self, calls: Sequence[RegisterCall]
+    ) -> Iterable[tuple[RegisterCall, RegisterCall]]:
+        """Nothing is known beyond the calls' times."""
+        return ()
+
     def partition(self, calls: Sequence[RegisterCall]) -> Iterable[list[RegisterCall]]:
         """One register is one part."""
         return [list(calls)]

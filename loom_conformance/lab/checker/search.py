@@ -6,9 +6,9 @@ tries orders depth first and remembers each configuration (which calls have been
 state they led to) that it has met, so that none is tried twice.
 
 Calls of uncertain outcome may take any instant after their invocation or none; the search places
-one only where that changes the state. A call that leaves the state as it is, is placed as soon as
-it is allowed: moving it there from later in any legal order leaves that order legal, so nothing
-else needs to be tried in its place.
+one only where that changes the state. A pure call (a read, a refusal: it leaves every state as it
+is) is placed as soon as it is allowed: moving it there from later in any legal order leaves that
+order legal, so nothing else needs to be tried in its place.
 
 Sources: J. M. Wing and C. Gong, "Testing and verifying concurrent objects", JPDC 17 (1993);
 G. Lowe, "Testing for linearizability", Concurrency and Computation 29(4) (2017);
@@ -45,6 +45,12 @@ class Model(Protocol[O, R, S]):
 
     def is_pure(self, operation: O, outcome: R) -> bool:
         """Whether a call with this outcome leaves every state as it is (a read, a refusal)."""
+
+    def precedence(self, calls: Sequence[Call[O, R]]) -> Iterable[tuple[Call[O, R], Call[O, R]]]:
+        """Pairs of certain calls of which the first comes before the second in every legal order.
+
+        They spare the search orders that cannot end well; none at all is always right.
+        """
 
     def partition(self, calls: Sequence[Call[O, R]]) -> Iterable[list[Call[O, R]]]:
         """Parts that can be judged apart (P-compositionality); one part is always right."""
@@ -100,13 +106,26 @@ class Found(Generic[O, R]):
 
 
 def search(
-    model: Model[O, R, S], calls: Sequence[Call[O, R]], budget: Budget | None = None
+    model: Model[O, R, S],
+    calls: Sequence[Call[O, R]],
+    budget: Budget | None = None,
+    *,
+    use_precedence: bool = True,
 ) -> Found[O, R]:
-    """Look for a legal order of calls that belong together."""
-    return _Search(model, calls, budget or Budget()).run()
+    """Look for a legal order of calls that belong together.
+
+    Args:
+        model: what the object may do.
+        calls: the calls, at least all those that bear on each other.
+        budget: what the search may spend.
+        use_precedence: whether to ask the model what comes before what. Without it an illegal
+            history takes longer, and `order` and `stuck` tell more.
+    """
+    return _Search(model, calls, budget or Budget(), use_precedence).run()
 
 
 _HEAD: Final = 0
+_FOR_GOOD: Final = -2
 
 
 class _Search(Generic[O, R, S]):
@@ -118,12 +137,19 @@ class _Search(Generic[O, R, S]):
     of placed uncertain calls, and the state.
     """
 
-    def __init__(self, model: Model[O, R, S], calls: Sequence[Call[O, R]], budget: Budget) -> None:
+    def __init__(
+        self,
+        model: Model[O, R, S],
+        calls: Sequence[Call[O, R]],
+        budget: Budget,
+        use_precedence: bool,
+    ) -> None:
         self.model = model
         self.budget = budget
         ordered = sorted(calls, key=lambda call: call.invoked)
         self.certain = [call for call in ordered if call.deadline is not None]
         self.uncertain = [call for call in ordered if call.deadline is None]
+        self.pure = [model.is_pure(call.operation, call.outcome) for call in self.certain]
         # At equal times an invocation comes first: the calls then overlap, which forbids less.
         moments: list[tuple[int, int, int]] = []
         self.deadlines: list[int] = [
@@ -144,7 +170,38 @@ class _Search(Generic[O, R, S]):
             self.ends[place] = bool(ending)
             (self.end_of if ending else self.entry)[index] = place
 
+        # How many calls have to be placed before each, and which wait for it.
+        self.blockers = [0] * len(self.certain)
+        self.followers: list[list[int]] = [[] for _ in self.certain]
+        if use_precedence:
+            self._note_precedence(calls)
+
+    def _note_precedence(self, calls: Sequence[Call[O, R]]) -> None:
+        place = {id(call): index for index, call in enumerate(self.certain)}
+        for one, other in self.model.precedence(calls):
+            self.followers[place[id(one)]].append(place[id(other)])
+            self.blockers[place[id(other)]] += 1
+
+    def _can_be_ordered(self) -> bool:
+        """Whether any order respects both the times and what comes before what."""
+        placed = []
+        cursor = self.next[_HEAD]
+        while cursor != -1 and not self.ends[cursor]:
+            index = self.call_at[cursor]
+            if self.blockers[index]:
+                cursor = self.next[cursor]
+                continue
+            self._lift(index)
+            placed.append(index)
+            cursor = self.next[_HEAD]
+        for index in reversed(placed):
+            self._unlift(index)
+        return len(placed) == len(self.certain)
+
     def run(self) -> Found[O, R]:
+        """Search until an order is found, none is left, or the budget is spent."""
+        if not self._can_be_ordered():
+            return Found(Answer.ILLEGAL, [], self._due(), 0)
         model, budget = self.model, self.budget
         state = model.initial
         first, window, used = 0, 0, 0
@@ -162,6 +219,9 @@ class _Search(Generic[O, R, S]):
             if in_list or maybe < len(self.uncertain):
                 if in_list:
                     index = self.call_at[cursor]
+                    if self.blockers[index]:
+                        cursor = self.next[cursor]
+                        continue
                     call = self.certain[index]
                 else:
                     if maybe == 0:
@@ -189,9 +249,9 @@ class _Search(Generic[O, R, S]):
                     if key not in remembered:
                         remembered.add(key)
                         if in_list:
-                            # A call that changes nothing is placed for good: on the way back
-                            # there is nothing to try in its place.
-                            resume = -2 if after is state or after == state else cursor
+                            # A pure call is placed for good: on the way back there is nothing
+                            # to try in its place.
+                            resume = _FOR_GOOD if self.pure[index] else cursor
                             self._lift(index)
                             left -= 1
                         else:
@@ -200,7 +260,7 @@ class _Search(Generic[O, R, S]):
                         first, window, used, state = key
                         cursor, maybe = self.next[_HEAD], 0
                         continue
-                    if in_list and (after is state or after == state):
+                    if in_list and self.pure[index]:
                         # The same placement was tried from an equal configuration: a dead end.
                         cursor, maybe = -1, len(self.uncertain)
                         continue
@@ -217,7 +277,7 @@ class _Search(Generic[O, R, S]):
                 if certain:
                     self._unlift(index)
                     left += 1
-                    if resume == -2:
+                    if resume == _FOR_GOOD:
                         continue
                     cursor, maybe = self.next[resume], 0
                 else:
@@ -251,6 +311,8 @@ class _Search(Generic[O, R, S]):
         return [(self.certain if entry[0] else self.uncertain)[entry[1]] for entry in trail]
 
     def _lift(self, index: int) -> None:
+        for follower in self.followers[index]:
+            self.blockers[follower] -= 1
         for entry in (self.entry[index], self.end_of[index]):
             before, after = self.previous[entry], self.next[entry]
             self.next[before] = after
@@ -258,6 +320,8 @@ class _Search(Generic[O, R, S]):
                 self.previous[after] = before
 
     def _unlift(self, index: int) -> None:
+        for follower in self.followers[index]:
+            self.blockers[follower] += 1
         for entry in (self.end_of[index], self.entry[index]):
             before, after = self.previous[entry], self.next[entry]
             self.next[before] = entry

@@ -21,6 +21,7 @@ from ...contract.operations import (
     ReadFrom,
     ReadRange,
     Refused,
+    executions_of,
 )
 from ...spi import EventEnvelope
 from .call import Call
@@ -139,7 +140,7 @@ def _note_missed(
         stays = []
         missed: dict[StoreCall, None] = {}
         for write, envelope in waiting:
-            if id(envelope) in shown or not _covers(read, envelope):
+            if id(envelope) in shown or not covers(read, envelope):
                 stays.append((write, envelope))
                 continue
             missed[write] = None
@@ -158,7 +159,8 @@ def _note_missed(
                 found[write].torn.append(read)
 
 
-def _covers(read: StoreCall, envelope: EventEnvelope) -> bool:
+def covers(read: StoreCall, envelope: EventEnvelope) -> bool:
+    """Whether a read asks for the envelope's sequence."""
     operation = read.operation
     sequence: object = envelope.sequence
     if not isinstance(sequence, int) or not isinstance(operation, ReadFrom | ReadRange):
@@ -179,7 +181,7 @@ def narrowed(calls: Sequence[StoreCall]) -> list[StoreCall]:
     from what any legal order must be. Calls that cannot matter any more are left out.
     """
     seen = sightings(calls)
-    last = max((call.deadline for call in calls if call.deadline is not None), default=0)
+    watchers = _watchers(calls)
     result = []
     for call in calls:
         sighting = seen.get(call)
@@ -190,7 +192,7 @@ def narrowed(calls: Sequence[StoreCall]) -> list[StoreCall]:
             continue
         begin, end = sighting.not_before, sighting.not_after
         if end is None:
-            if begin <= last:
+            if _may_matter(call, begin, watchers):
                 result.append(replace(call, invoked=begin))
         elif begin > end:
             # Impossible; left as it is for the search to show.
@@ -200,3 +202,49 @@ def narrowed(calls: Sequence[StoreCall]) -> list[StoreCall]:
         else:
             result.append(replace(call, invoked=begin, completed=end, certain=True, outcome=Done()))
     return result
+
+
+def _watchers(calls: Sequence[StoreCall]) -> dict[str, list[StoreCall]]:
+    """For each execution and each envelope id the certain calls on it, the last to end first."""
+    found: dict[str, list[StoreCall]] = defaultdict(list)
+    for call in calls:
+        if not call.certain:
+            continue
+        for name in executions_of(call.operation):
+            found[f"log {name}"].append(call)
+        if isinstance(call.operation, Append | AppendBatch):
+            for name in {str(envelope.id) for envelope in call.operation.envelopes}:
+                found[f"id {name}"].append(call)
+    for several in found.values():
+        several.sort(key=_completed, reverse=True)
+    return found
+
+
+def _may_matter(write: StoreCall, begin: int, watchers: dict[str, list[StoreCall]]) -> bool:
+    """Whether a write that takes effect after `begin` may change what another call may answer."""
+    operation = write.operation
+    assert isinstance(operation, Append | AppendBatch)
+    for envelope in operation.envelopes:
+        for key in (f"log {envelope.execution_id}", f"id {envelope.id}"):
+            for call in watchers.get(key, ()):
+                if _completed(call) < begin:
+                    break
+                if not _comes_before(call, operation):
+                    return True
+    return False
+
+
+def _comes_before(call: StoreCall, write: Append | AppendBatch) -> bool:
+    """Whether a call is a read that lacks the write, and so comes before it."""
+    if not is_read(call):
+        return False
+    assert isinstance(call.outcome, Done)
+    shown = {id(envelope) for envelope in call.outcome.value}
+    operation = call.operation
+    assert isinstance(operation, ReadFrom | ReadRange)
+    return any(
+        envelope.execution_id == operation.execution_id
+        and covers(call, envelope)
+        and id(envelope) not in shown
+        for envelope in write.envelopes
+    )

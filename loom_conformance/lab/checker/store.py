@@ -16,6 +16,7 @@ from ...contract.operations import (
     Refused,
     executions_of,
 )
+from .precedence import precedence
 from .sightings import StoreCall, narrowed
 
 
@@ -41,6 +42,10 @@ class StoreHistoryModel:
     def is_pure(self, operation: Operation, outcome: Outcome) -> bool:
         """Whether it is a read or a refusal."""
         return isinstance(outcome, Refused) or isinstance(operation, ReadFrom | ReadRange)
+
+    def precedence(self, calls: Sequence[StoreCall]) -> Iterable[tuple[StoreCall, StoreCall]]:
+        """Pairs of calls of which the first comes first in every legal order."""
+        return precedence(self.model, calls)
 
     def partition(self, calls: Sequence[StoreCall]) -> Iterable[list[StoreCall]]:
         """The parts that can be judged apart, each with its times narrowed by its reads."""

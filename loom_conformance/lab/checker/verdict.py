@@ -91,7 +91,8 @@ def _problem(
     checker: StoreHistoryModel, part: Sequence[StoreCall], found: Found[Any, Any]
 ) -> Problem:
     small = smallest_illegal(checker, part)
-    again = search(checker, narrowed(small), Budget(steps=200_000, seconds=5.0))
+    budget = Budget(steps=200_000, seconds=5.0)
+    again = search(checker, narrowed(small), budget, use_precedence=False)
     last = again if again.answer is Answer.ILLEGAL else found
     names = {(call.process, call.number) for call in last.stuck}
     stuck = tuple(call for call in small if (call.process, call.number) in names)
