@@ -33,11 +33,12 @@ WAIT_ON_THREAD: Final = 0.05
 
 
 class RowRefusedError(Exception):
-    """The row that a constraint refused; the driver's error is the cause."""
+    """The row of several that a constraint refused, and the driver's error."""
 
-    def __init__(self, row: Any) -> None:
-        super().__init__(row)
+    def __init__(self, row: Any, error: sqlite3.IntegrityError) -> None:
+        super().__init__(row, error)
         self.row = row
+        self.error = error
 
 
 class AtomicConnection(sqlite3.Connection):
@@ -76,7 +77,7 @@ class AtomicConnection(sqlite3.Connection):
         try:
             return super().executemany(sql, each())
         except sqlite3.IntegrityError as error:
-            raise RowRefusedError(reached) from error
+            raise RowRefusedError(reached, error) from error
 
 
 class SQLiteHandle:
@@ -170,6 +171,8 @@ class SQLiteHandle:
                 # The thread carries on with what it was given: wait, so that it is settled.
                 with contextlib.suppress(sqlite3.Error, ValueError):
                     await finish(self._connection.execute_fetchall("SELECT 1"))
+                raise
+            except sqlite3.IntegrityError:
                 raise
             except sqlite3.Error as error:
                 if not self._is_busy(error):

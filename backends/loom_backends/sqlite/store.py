@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, NoReturn
@@ -127,23 +128,32 @@ class SQLiteEventStore(SQLiteHandle):
         return [self._decode(execution_id, row) for row in rows]
 
     async def _write(self, rows: Sequence[Row]) -> None:
+        """Write the rows as one transaction, and say why if they were refused."""
+        connection = self._connection
         try:
-            cursor = await self._patiently(
-                lambda: self._connection.executemany(self.INSERT, rows), writing=True
-            )
+            if len(rows) == 1:
+                # One statement is a transaction of its own.
+                cursor = await self._patiently(
+                    lambda: connection.execute(self.INSERT, rows[0]), writing=True
+                )
+            else:
+                cursor = await self._patiently(
+                    lambda: connection.executemany(self.INSERT, rows), writing=True
+                )
         except RowRefusedError as refused:
-            self._raise_conflict(refused)
+            raise self._conflict(refused.row, refused.error) from refused.error
+        except sqlite3.IntegrityError as error:
+            raise self._conflict(rows[0], error) from error
         if cursor.rowcount != len(rows):
             await self._raise_stale(rows)
 
-    def _raise_conflict(self, refused: RowRefusedError) -> NoReturn:
-        row, cause = refused.row, refused.__cause__
-        name = getattr(cause, "sqlite_errorname", None)
-        if name == "SQLITE_CONSTRAINT_PRIMARYKEY":
-            raise DuplicateSequenceError(row.execution_id, row.sequence) from cause
-        if name == "SQLITE_CONSTRAINT_UNIQUE":
-            raise DuplicateEnvelopeIdError(row.execution_id, row.id) from cause
-        raise EventStoreError(f"envelope {row.id!r} was refused: {cause}") from cause
+    def _conflict(self, row: Row, error: sqlite3.IntegrityError) -> EventStoreError:
+        """What a constraint says by refusing a row."""
+        if error.sqlite_errorname == "SQLITE_CONSTRAINT_PRIMARYKEY":
+            return DuplicateSequenceError(row.execution_id, row.sequence)
+        if error.sqlite_errorname == "SQLITE_CONSTRAINT_UNIQUE":
+            return DuplicateEnvelopeIdError(row.execution_id, row.id)
+        return EventStoreError(f"envelope {row.id!r} was refused: {error}")
 
     async def _raise_stale(self, rows: Sequence[Row]) -> NoReturn:
         """Say which row's token is not the current one; the tokens only ever grow."""
