@@ -53,11 +53,15 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
 def failures(
     report: Document, outcomes: Iterable[Outcome] = (Outcome.FAILED,), width: int = WIDTH
 ) -> list[list[str]]:
-    """One failure text a rule, each with the other write paths on which the rule is broken."""
+    """One failure text a rule, each with the other write paths on which the rule is broken.
+
+    Of several failures the one with a timeline is told: it shows how it came about.
+    """
     wanted = {outcome.value for outcome in outcomes}
     texts = []
     for rule in report["rules"]:
         told = [one for one in rule["failures"] if one["outcome"] in wanted]
+        told.sort(key=lambda one: one["trace"] is None)
         if not told:
             continue
         lines = str(told[0]["text"]).splitlines()

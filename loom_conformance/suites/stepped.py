@@ -259,8 +259,14 @@ def _told(verdict: Verdict) -> None:
 
 
 def _writes(stage: Stage, handles: list[Handle], rivals: list[EventEnvelope]) -> list[Call]:
+    method = "append_batch" if stage.path is not None and stage.path.batch else "append"
     return [
-        Call(f"write {number}", _bare(stage, handle, rival), handle.store)
+        # Names of executions differ from run to run, and a label must not.
+        Call(
+            f"{method}(rival {number} at {rival.sequence})",
+            _bare(stage, handle, rival),
+            handle.store,
+        )
         for number, (handle, rival) in enumerate(zip(handles, rivals, strict=True))
     ]
 
