@@ -20,7 +20,7 @@ from .loop import InterleavingLoop, Uncontrolled
 from .names import Names, RenamedStore
 from .node import Node, Operation
 from .resources import Resources
-from .scenario import Outcome, Scenario
+from .scenario import Outcome, Scenario, first_line
 from .search.step import EVERYTHING, Diverged, Strand, Strategy
 from .stepper import where
 from .watchdog import Watchdog
@@ -264,8 +264,7 @@ class Engine:
             if judging is not None:
                 await self._bounded(judging, "the check")
         except AssertionError as error:
-            # Whatever rewrote the assertion puts its own findings into the lines below.
-            run.failure = (str(error).splitlines() or ["the check failed"])[0]
+            run.failure = first_line(error)
             run.error = error
 
     async def _sweep(self, run: Run) -> None:

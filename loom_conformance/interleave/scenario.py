@@ -55,3 +55,8 @@ class Scenario:
     def __post_init__(self) -> None:
         if not 1 <= len(self.nodes) <= 26:
             raise ValueError(f"a scenario has 1 to 26 nodes, not {len(self.nodes)}")
+
+
+def first_line(error: AssertionError | None) -> str:
+    """What a check said itself: whatever rewrote the assertion writes into the lines below."""
+    return (str(error or "").splitlines() or ["the check failed"])[0]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
+from .scenario import first_line
 from .search.bounded import Bounded
 from .search.replay import Replay
 from .search.step import Diverged, Step, Strand, Strategy
@@ -414,11 +415,21 @@ async def replay_steps(
         return Verdict(name, backend, finding, done, seconds=time.monotonic() - began, **more)
 
     for _ in range(times):
-        run = await leader.run(Spelled(wanted.turns))
+        spelled = Spelled(wanted.turns)
+        run = await leader.run(spelled)
         done += 1
         wanted.require(scenario_hash(name, len(leader.labels), ""), name)
+        try:
+            if run.stopped is None and run.diverged is None:
+                spelled.finish(run.trail)
+        except Diverged as divergence:
+            run.diverged = divergence
         if run.stopped is not None or run.diverged is not None:
             reason = run.stopped or str(run.diverged)
+            return verdict(Finding.INCONCLUSIVE, reason=reason)
+        if shape_hash(wanted.turns, run.trail) != wanted.shape:
+            met = ", ".join(map(str, run.trail))
+            reason = f"the calls are not those that the token was made of; met {met}"
             return verdict(Finding.INCONCLUSIVE, reason=reason)
         if run.failure is not None:
             failed += 1
@@ -426,7 +437,7 @@ async def replay_steps(
     if failing is None:
         return verdict(Finding.HOLDS_IN_THOSE_RUN, bound=f"the schedule of {token}")
     example = Counterexample(
-        reason=str(failing.failure),
+        reason=first_line(failing.failure),
         token=token,
         trace=_trace(leader, failing),
         preemptions=_switches(failing.trail),
@@ -451,7 +462,7 @@ async def _example(
     hashed = scenario_hash(name, len(leader.labels), "")
     token = Token(hashed, shape_hash(turns, found.trail), turns)
     return Counterexample(
-        reason=str(found.failure),
+        reason=first_line(found.failure),
         token=str(token),
         trace=_trace(leader, found),
         preemptions=level,

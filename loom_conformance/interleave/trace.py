@@ -12,8 +12,8 @@ from .node import Operation
 from .token import is_start
 
 WIDTH: Final = 100
-_GUTTER: Final = 7
-_REMARK: Final = 36
+_COLUMN: Final = 42
+_ROOM: Final = 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,20 @@ class Trace:
 
     def lines(self) -> list[str]:
         """The timeline in 100 columns."""
-        count = len(self.nodes)
-        column = max(4, min(42, (WIDTH - _GUTTER - 34) // max(1, count - 1))) if count > 1 else 0
-        titles = "".join(f"node {name}".ljust(column) for name in self.nodes)
-        lines = [(" " * _GUTTER + titles).rstrip()]
+        digits = max([3, *(len(str(row.step)) for row in self.rows if row.step is not None)])
+        gutter = digits + 4
+        others = max(1, len(self.nodes) - 1)
+        column = max(2, min(_COLUMN, (WIDTH - gutter - _ROOM) // others))
+        titles = [f"node {name}" if column > len("node ") + 1 else name for name in self.nodes]
+        lines = [(" " * gutter + "".join(title.ljust(column) for title in titles)).rstrip()]
         for row in self.rows:
             number = "" if row.step is None else str(row.step)
-            head = f"{number:>3}  {'✗' if row.wrong else ' '} " + " " * (column * row.node)
+            mark = "✗" if row.wrong else " "
+            head = f"{number:>{digits}}  {mark} " + " " * (column * row.node)
             room = WIDTH - len(head)
             remark = f"  ← {row.remark}" if row.remark else ""
-            remark = cut(remark, _REMARK) if len(remark) + 24 > room else remark
-            lines.append((head + cut(row.text, room - len(remark)) + remark).rstrip())
+            text = cut(row.text, max(room - len(remark), room // 2))
+            lines.append((head + text + cut(remark, room - len(text))).rstrip())
         return lines
 
     def to_json(self) -> dict[str, Any]:
