@@ -24,6 +24,7 @@ PROFILES: Final = (
     "coalescing",
     "scoping",
     "leases",
+    "races",
 )
 """The profiles in the order of the contract page; each has a data file of its name."""
 

@@ -33,7 +33,7 @@ class Check:
 
 def times(count: int) -> str:
     """How often, in words."""
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+    return {0: "not once", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def effect_runs(execution_id: str, step: str, expected: int = 1) -> Check:
@@ -54,7 +54,8 @@ def effect_runs_at_most(execution_id: str, step: str, most: int) -> Check:
     def find(evidence: Evidence) -> Iterator[str]:
         nodes = evidence.ran(execution_id, step)
         if not 1 <= len(nodes) <= most:
-            yield f"the effect {step!r} ran {times(len(nodes))}: {listed(nodes)}"
+            where = f": {listed(nodes)}" if nodes else ""
+            yield f"the effect {step!r} ran {times(len(nodes))}{where}"
 
     return Check(f"the effect {step!r} runs at least once and at most {times(most)}", find)
 
@@ -82,7 +83,7 @@ def started_once(execution_id: str) -> Check:
         ]
         if len(nodes) != 1:
             where = f": {listed(nodes)}" if nodes else ""
-            yield f"the store acknowledged {times(len(nodes))} a bootstrap of the execution{where}"
+            yield f"{len(nodes)} bootstraps of the execution were acknowledged{where}"
 
     return Check("the store acknowledges one bootstrap", find)
 
@@ -261,6 +262,20 @@ def superseded_is_let_go(execution_id: str) -> Check:
             )
 
     return Check("a superseded dispatch is not tried again", find)
+
+
+def no_ping_pong(execution_id: str, step: str, most: int) -> Check:
+    """Dispatchers do not fence each other out again and again, paying for the effect each time."""
+
+    def find(evidence: Evidence) -> Iterator[str]:
+        nodes, tokens = evidence.ran(execution_id, step), evidence.tokens(execution_id)
+        if len(nodes) > most:
+            yield (
+                f"the effect {step!r} ran {times(len(nodes))} ({listed(nodes)}) "
+                f"while tokens went {tokens[0]} to {tokens[-1]}"
+            )
+
+    return Check(f"the effect {step!r} runs at most {times(most)} however often it is fenced", find)
 
 
 def fenced_out_is_retryable(execution_id: str) -> Check:

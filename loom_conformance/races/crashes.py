@@ -16,14 +16,7 @@ class DiesBeforeBody(Race):
 
     id = "RACE-18"
     title = "The process dies between bootstrap and body"
-    story = (
-        "A node dies after the first thing that its start does. The trigger is delivered again to "
-        "another node, and a recovery pass follows. What the dead node left must be enough for "
-        "them: a log that holds EXECUTION_STARTED alone, and no effect that the log knows nothing "
-        "of."
-    )
-    source = "ADR 0103, Residuals: a crash between the bootstrap write and the body"
-    rules: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "DUR-2")
+    rests_on: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "DUR-2")
     wrong = "bootstrap-after-effect"
     shows = "the effect ran and no log knows of it, so the second trigger runs it again"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(crash=1),)

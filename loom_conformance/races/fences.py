@@ -20,15 +20,8 @@ class FenceBeforeBootstrap(SameOccurrence):
 
     id = "RACE-7"
     title = "Fenced mode: the loser fences before the winner's bootstrap"
-    story = (
-        "Timer services that fence their fires start the same occurrence, and a third node may "
-        "cancel it meanwhile. If a start took a token, the loser's would be stale at its bootstrap "
-        "and become an error. A start takes none, and whoever loses finds that the execution "
-        "exists, also where it was fenced since."
-    )
-    source = "ADR 0103, Residuals: fenced mode, the loser's fence (L12)"
     needs = FENCING
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-4", "FENCE-7", "FENCE-10", "SEQ-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-4", "FENCE-7", "FENCE-10", "SEQ-1")
     wrong = "fencing-start"
     shows = "the loser's stale fence reaches on_error"
     variants: ClassVar[tuple[Parameters, ...]] = (
@@ -57,7 +50,7 @@ class FenceBeforeBootstrap(SameOccurrence):
     def holds(self, scene: Scene) -> Sequence[Check]:
         execution_id = scene.execution(f"daily@{OCCURRENCE}")
         if not scene.parameters.rival:
-            return super().holds(scene)
+            return (checks.silent(), *super().holds(scene))
         return (
             checks.silent(),
             checks.fence_holds(execution_id),
@@ -71,14 +64,8 @@ class FenceAfterBootstrap(SameOccurrence):
 
     id = "RACE-8"
     title = "Fenced mode: the loser fences after the winner's bootstrap; then a recovery pass"
-    story = (
-        "As RACE-7, where the loser comes after the winner's bootstrap. If a start took a token, "
-        "the loser's would stop the winner after its effect, and the recovery pass would pay for "
-        "the effect again."
-    )
-    source = "ADR 0103, Residuals: fenced mode, the loser's fence (L12)"
     needs = FENCING
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-3", "FENCE-4", "SEQ-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-3", "FENCE-4", "SEQ-1")
     wrong = "fencing-start"
     shows = "the effect runs twice: once in the winner, once in the recovery"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(fenced=True),)
@@ -102,14 +89,8 @@ class StarterGoesOn(Race):
 
     id = "RACE-9"
     title = "An unfenced starter goes on while another node cancels or recovers under a fence"
-    story = (
-        "A node starts an execution without a token and drives it. Another node fences it, to "
-        "cancel it or to take it over. From then on the store must refuse the starter, which has "
-        "no token at all."
-    )
-    source = "ADR 0103, Residuals: a fencing store must refuse a missing token (L12)"
     needs = FENCING
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-4", "FENCE-8", "FENCE-5")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-4", "FENCE-8", "FENCE-5")
     wrong = "takes-missing-tokens"
     shows = "the starter's write lands after the other node's token was handed out"
     variants: ClassVar[tuple[Parameters, ...]] = (
@@ -162,14 +143,8 @@ class FirstDispatches(Race):
 
     id = "RACE-10"
     title = "Two dispatchers allocate the same first dispatch"
-    story = (
-        "Two dispatchers hand out the same first dispatch. Each worker fences before it looks, so "
-        "that whoever saw no execution has superseded nobody. In no order may a live runner be "
-        "fenced out while nobody drives the execution."
-    )
-    source = "ADR 0103, Residuals: the dispatcher path does not have this hole"
     needs = FENCING
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-2", "FENCE-3", "FENCE-7", "FENCE-10", "SEQ-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-2", "FENCE-3", "FENCE-7", "FENCE-10", "SEQ-1")
     wrong = "fence-after-look"
     shows = "the live runner is fenced out by a dispatch that then gives up, and nobody drives"
     varies = varying(nodes=(2, 3), linger=(None, 0.0), tenant=(None, "acme"))
@@ -202,12 +177,7 @@ class RetryingDispatches(FirstDispatches):
 
     id = "RACE-11"
     title = "Two dispatchers that retry allocate the same first dispatch"
-    story = (
-        "As RACE-10 with dispatchers that try again. A refusal that names this execution says that "
-        "another drives it: trying again would fence that one out, and it would try again too."
-    )
-    source = "ADR 0103, Residuals: resolved (L20)"
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-1", "FENCE-2", "FENCE-3", "FENCE-7", "SEQ-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-1", "FENCE-2", "FENCE-3", "FENCE-7", "SEQ-1")
     wrong = "retry-on-any-failure"
     shows = "tokens go 1 to 6, and the effect runs five or six times"
     variants: ClassVar[tuple[Parameters, ...]] = (
@@ -222,7 +192,10 @@ class RetryingDispatches(FirstDispatches):
     )
 
     def reach(self, parameters: Parameters) -> Reach:
-        return Reach("bounded", preemptions=2) if parameters.max_attempts > 2 else Reach()
+        return Reach("bounded", preemptions=1 if parameters.supervised else 2)
+
+    def headline(self, scene: Scene) -> Check:
+        return checks.no_ping_pong(scene.execution("job"), "audit", 4)
 
     def holds(self, scene: Scene) -> Sequence[Check]:
         return (
@@ -236,14 +209,8 @@ class FencedOutByTheDead(Race):
 
     id = "RACE-12"
     title = "A start is fenced out by a holder that is dead"
-    story = (
-        "A node takes a token and dies. Both tries of another node's start are stale, and sequence "
-        "0 stays absent. That is no execution that exists: the dispatcher must try again under a "
-        "newer token, or the start is lost."
-    )
-    source = "ADR 0103, Residuals: StartFencedOutError (L20)"
     needs = FENCING
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-1", "FENCE-3", "FENCE-10", "APPEND-3")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-1", "FENCE-3", "FENCE-10", "APPEND-3")
     wrong = "fenced-out-is-stale"
     shows = "the dispatch counts as superseded, and the execution is never started"
     variants: ClassVar[tuple[Parameters, ...]] = (

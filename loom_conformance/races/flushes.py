@@ -19,14 +19,8 @@ class FlushSharedWithDuplicate(Race):
 
     id = "RACE-4"
     title = "A fresh id shares a flush with a real duplicate"
-    story = (
-        "Two starts share one flush, and one of them is a duplicate. The store refuses the batch, "
-        "and so both are told of a conflict. The fresh one must be started all the same, and the "
-        "duplicate must be told that it exists."
-    )
-    source = "ADR 0103, D2: the conflict is confirmed, not trusted"
     needs = frozenset({"coalescing"})
-    rules: ClassVar[tuple[str, ...]] = ("BATCH-2", "COAL-2", "COAL-3", "COAL-4")
+    rests_on: ClassVar[tuple[str, ...]] = ("BATCH-2", "COAL-2", "COAL-3", "COAL-4")
     wrong = "trusting-conflict"
     shows = "the fresh start is taken for a duplicate and lost for ever"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(linger=LINGER),)
@@ -49,10 +43,7 @@ class FlushSharedWithDuplicate(Race):
         return {"A": starts}
 
     def holds(self, scene: Scene) -> Sequence[Check]:
-        found = [
-            checks.exists_told("start taken", winners=0),
-            checks.nothing_ran(scene.execution("taken")),
-        ]
+        found: list[Check] = []
         for label in self.fresh(scene):
             execution_id = scene.execution(label)
             found += (
@@ -61,7 +52,8 @@ class FlushSharedWithDuplicate(Race):
                 checks.told_is_durable(execution_id),
                 checks.ends(execution_id, "completed"),
             )
-        return found
+        taken = scene.execution("taken")
+        return (*found, checks.exists_told("start taken", winners=0), checks.nothing_ran(taken))
 
 
 class FlushOfOneFreshId(Race):
@@ -69,14 +61,8 @@ class FlushOfOneFreshId(Race):
 
     id = "RACE-5"
     title = "Two starts of one fresh id share a flush that is refused"
-    story = (
-        "Two starts of the same fresh id share one flush, which the store must refuse: it holds "
-        "one slot twice. Neither was written. Each retries in a batch of its own, so that one of "
-        "them starts the execution and the other is told that it exists."
-    )
-    source = "ADR 0103, D2: retry the append once, alone (L12 review)"
     needs = frozenset({"coalescing"})
-    rules: ClassVar[tuple[str, ...]] = ("BATCH-3", "COAL-2", "COAL-3", "SEQ-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("BATCH-3", "COAL-2", "COAL-3", "SEQ-1")
     wrong = "retry-through-append"
     shows = "the two share a flush and fail together again, and nothing is started"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(linger=LINGER),)
@@ -99,9 +85,9 @@ class FlushOfOneFreshId(Race):
     def holds(self, scene: Scene) -> Sequence[Check]:
         execution_id = scene.execution("message-17")
         return (
+            checks.started_once(execution_id),
             checks.exists_told(*scene.acts("start")),
             checks.effect_runs(execution_id, "audit"),
-            checks.started_once(execution_id),
             checks.told_is_durable(execution_id),
             checks.ends(execution_id, "completed"),
         )
@@ -112,13 +98,8 @@ class FlushBehindTenant(FlushSharedWithDuplicate):
 
     id = "RACE-6"
     title = "A fresh id shares a flush with a real duplicate, behind a tenant scope"
-    story = (
-        "As RACE-4, with every store scoped to a tenant: the error names the execution as the "
-        "scope wrote it, so its id cannot say whose conflict it is."
-    )
-    source = "ADR 0103, D2: nor can the error's own executionId decide it"
     needs = frozenset({"coalescing", "scoping"})
-    rules: ClassVar[tuple[str, ...]] = ("BATCH-2", "COAL-2", "COAL-3", "COAL-4", "SCOPE-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("BATCH-2", "COAL-2", "COAL-3", "COAL-4", "SCOPE-1")
     wrong = "conflict-by-error-id"
     shows = "the duplicate is taken for someone else's conflict, and becomes a storage failure"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(linger=LINGER, tenant="acme"),)
@@ -129,22 +110,19 @@ class FlushBehindTenant(FlushSharedWithDuplicate):
         tenant=("acme", "a:b", "", "9:"),
     )
 
+    def headline(self, scene: Scene) -> Check:
+        return checks.exists_told("start taken", winners=0)
+
 
 class FlushSharedWithLiveRun(Race):
     """A live run is refused for a duplicate's sake."""
 
     id = "RACE-15"
     title = "A duplicate bootstrap shares a flush with a live execution's write"
-    story = (
-        "A duplicate start and the write of a live execution share one flush. The store refuses "
-        "the batch, so the live run is refused too. It must abort with its write error, nothing "
-        "that was acknowledged may be lost, and a recovery pass must finish the execution."
-    )
-    source = "ADR 0103, Residuals: a duplicate bootstrap aborts innocent writers in its batch"
     needs = frozenset({"coalescing"})
-    rules: ClassVar[tuple[str, ...]] = ("BATCH-2", "COAL-1", "COAL-2")
+    rests_on: ClassVar[tuple[str, ...]] = ("BATCH-2", "COAL-1", "COAL-2")
     wrong = "acknowledges-innocents"
-    shows = "a step's record is acknowledged and is not in the log"
+    shows = "a write is acknowledged and is not in the log"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(linger=LINGER),)
     varies = varying(
         nodes=(2, 3),
@@ -177,10 +155,10 @@ class FlushSharedWithLiveRun(Race):
     def holds(self, scene: Scene) -> Sequence[Check]:
         live, taken = scene.execution("live"), scene.execution("taken")
         return (
+            checks.acknowledged_is_kept(live, taken),
             checks.exists_told(*scene.acts("duplicate")[1:], winners=0),
             checks.act_succeeds("start live"),
             checks.nothing_ran(taken),
-            checks.acknowledged_is_kept(live, taken),
             checks.effect_runs_at_most(live, "audit", 2),
             checks.ends(live, "completed"),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from ..lab.verdict import NotOffered
 from ..runtime.leases import LeaseTable, LocalLeaseStore
 from ..spi import EventStore, LeaseStore, has_ability
 from .beneath import Broken, first_broken, model_of
+from .checks import Check
 from .evidence import Call, Evidence
 from .race import Parameters, Race
 from .scene import Scene, Subject
@@ -34,6 +35,14 @@ class Loss:
     findings: tuple[str, ...]
     beneath: Broken | None
     evidence: Evidence = field(repr=False)
+
+
+class Lost(AssertionError):
+    """A run lost the race."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__("; ".join(loss.findings))
+        self.loss = loss
 
 
 class Storage(Backend):
@@ -102,6 +111,7 @@ class Play:
         backend: an instance that can create and connect in the loop of the scheduler.
         parameters: what the race leaves open.
         subject: what runs it; the kit's runtime by default.
+        headline: judge only what the race is known for.
     """
 
     def __init__(
@@ -110,13 +120,15 @@ class Play:
         backend: Backend,
         parameters: Parameters | None = None,
         subject: Subject = KIT,
+        *,
+        headline: bool = False,
     ) -> None:
         self.race = race
         self.backend = backend
         self.parameters = race.variants[0] if parameters is None else parameters
         self.subject = subject
         self.storage = Storage(backend, race, subject)
-        self.last: Loss | None = None
+        self.headline = headline
         self._scene: Scene | None = None
         self._going = 0
 
@@ -143,6 +155,7 @@ class Play:
 
     async def _given(self, storage: EventStore) -> None:
         self._scene = scene = self._new_scene(storage)
+        self._checks(scene)  # names the executions, so that nothing depends on when they come up
         self._going = len(self.race.nodes(scene))
         await self.race.given(scene)
 
@@ -171,18 +184,21 @@ class Play:
         """Judge one run.
 
         Raises:
-            AssertionError: something did not hold; the message says what.
+            Lost: something did not hold.
         """
         scene = self.scene
         evidence = scene.evidence
-        checks = self.race.holds(scene)
+        checks = self._checks(scene)
         reader = self._reader(scene)
         for execution_id in scene.executions:
             evidence.logs[execution_id] = await reader.read_from(execution_id, 0)
         findings = tuple(found for check in checks for found in check.find(evidence))
         if findings:
-            self.last = Loss(findings, self._beneath(evidence), evidence)
-            raise AssertionError("; ".join(findings))
+            raise Lost(Loss(findings, self._beneath(evidence), evidence))
+
+    def _checks(self, scene: Scene) -> Sequence[Check]:
+        everything = self.race.holds(scene)
+        return [self.race.headline(scene)] if self.headline else everything
 
     def _reader(self, scene: Scene) -> EventStore:
         if self.parameters.tenant is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from ..contract.rules import Rule, rules
 from ..spi import EventStore
 from .checks import Check
 
@@ -98,13 +99,13 @@ def varying(**values: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
 class Race(ABC):
     """A named scenario that runs on any backend, under every schedule of its nodes' store calls.
 
+    What it promises, why and by which paragraph stands in the contract, as for every rule.
+
     Attributes:
         id: the race's lasting name, such as `RACE-2`.
         title: what happens in it, a few words.
-        story: what happens in it, and what is at stake.
-        source: the paragraph of ADR 0103 that it comes from.
         needs: the abilities of a store without which it cannot run.
-        rules: the rules of the contract that it rests on.
+        rests_on: the rules of the contract beneath it.
         wrong: the wrong runtime that the race is known for; the race must be lost with it.
         shows: what some schedule shows with that one.
         variants: the parameters that it is always run with.
@@ -113,14 +114,17 @@ class Race(ABC):
 
     id: ClassVar[str]
     title: ClassVar[str]
-    story: ClassVar[str]
-    source: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset()
-    rules: ClassVar[tuple[str, ...]]
+    rests_on: ClassVar[tuple[str, ...]]
     wrong: ClassVar[str]
     shows: ClassVar[str]
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(),)
     varies: ClassVar[Mapping[str, Sequence[Any]]]
+
+    @property
+    def rule(self) -> Rule:
+        """The race as a rule of the contract."""
+        return rules()[self.id]
 
     def around(self, store: EventStore) -> EventStore:
         """What the race puts around every handle that a node gets, such as a fault."""
@@ -139,6 +143,10 @@ class Race(ABC):
 
     async def after(self, scene: Scene, node: Node) -> None:  # noqa: B027
         """What one more node does once every other is done, such as a recovery pass."""
+
+    def headline(self, scene: Scene) -> Check:
+        """What its own wrong runtime is known to break; the first thing that must hold."""
+        return self.holds(scene)[0]
 
     @abstractmethod
     def holds(self, scene: Scene) -> Sequence[Check]:

@@ -22,12 +22,7 @@ class StartTwice(Race):
 
     id = "RACE-1"
     title = "The same chosen id is started twice on one node"
-    story = (
-        "A trigger is delivered twice, and one node starts the same execution id for each "
-        "delivery. The second start must cost one refused append, not a second run of the body."
-    )
-    source = "ADR 0103, Context and D1"
-    rules: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "SEQ-4")
+    rests_on: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "SEQ-4")
     wrong = "enqueued-bootstrap"
     shows = "the effect runs twice, and events of the second run are told that never become durable"
     varies = varying(nodes=(2, 3, 4), tenant=(None, "acme"))
@@ -45,8 +40,8 @@ class StartTwice(Race):
     def holds(self, scene: Scene) -> Sequence[Check]:
         execution_id = scene.execution("message-17")
         return (
-            checks.exists_told(*scene.acts("start")),
             checks.effect_runs(execution_id, "audit"),
+            checks.exists_told(*scene.acts("start")),
             checks.told_is_durable(execution_id),
             checks.started_once(execution_id),
             checks.ends(execution_id, "completed"),
@@ -58,13 +53,7 @@ class SameOccurrence(Race):
 
     id = "RACE-2"
     title = "Two nodes start the same occurrence"
-    story = (
-        "Two nodes look whether an occurrence of a schedule was started, and both look before "
-        "either writes. One of them must start it; the other must find that out from the store, "
-        "return, and report no error."
-    )
-    source = "ADR 0103, Context, D1, D2 and D4"
-    rules: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "SEQ-4", "RANGE-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "SEQ-4", "RANGE-1")
     wrong = "look-before-start"
     shows = "the effect runs twice"
     varies = varying(
@@ -105,10 +94,6 @@ class SameOccurrenceOnMany(SameOccurrence):
 
     id = "RACE-3"
     title = "Three and four nodes start the same occurrence"
-    story = (
-        "As RACE-2 with three and with four nodes: what holds between two must not rest on "
-        "there being two."
-    )
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(nodes=3), Parameters(nodes=4))
 
     def reach(self, parameters: Parameters) -> Reach:
@@ -120,14 +105,8 @@ class EnvelopeIdTaken(Race):
 
     id = "RACE-16"
     title = "The bootstrap's envelope id is taken by another execution"
-    story = (
-        "Another execution holds the envelope id that the bootstrap of this one would have. The "
-        "store's conflict is real, and yet this execution does not exist: the start must fail "
-        "loudly after its single retry, and must not be taken for a duplicate."
-    )
-    source = "ADR 0103, D2: a second conflict with sequence 0 still absent"
     needs = frozenset({"ids in the whole store"})
-    rules: ClassVar[tuple[str, ...]] = ("ID-2", "ERR-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("ID-2", "ERR-1")
     wrong = "trusting-conflict"
     shows = "the start is taken for a duplicate, though nothing was ever started"
     varies = varying(nodes=(2, 3), linger=(None, 0.0, 0.01), max_batch=(1, 2, 500))
@@ -160,12 +139,7 @@ class LaggingReplica(Race):
 
     id = "RACE-17"
     title = "A real duplicate behind a replica that lags"
-    story = (
-        "Reads come from a replica that has not caught up. A duplicate start is refused by the "
-        "primary, and its read-back shows nothing. That must be loud and safe: nothing runs."
-    )
-    source = "ADR 0103, Residuals: behind a read-lagging replica decorator"
-    rules: ClassVar[tuple[str, ...]] = ("SEQ-1", "ERR-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("SEQ-1", "ERR-1")
     wrong = "runs-unconfirmed"
     shows = "the body of a second run goes on, on an id that is taken"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(lag=FROZEN),)
@@ -184,11 +158,11 @@ class LaggingReplica(Race):
     def holds(self, scene: Scene) -> Sequence[Check]:
         execution_id = scene.execution("message-17")
         return (
+            checks.nothing_ran(execution_id),
             *(
                 checks.act_raises(f"start in {name}", StorageWriteError, None)
                 for name in scene.names()
             ),
-            checks.nothing_ran(execution_id),
             checks.tries_of(execution_id, 0, 2 * len(scene.names())),
         )
 
@@ -198,12 +172,7 @@ class StorageFailsAtBootstrap(Race):
 
     id = "RACE-19"
     title = "The storage fails at the bootstrap append"
-    story = (
-        "The first append of an execution meets a storage that fails. The start must fail, and be "
-        "reported, before anything runs; no handle may promise a run that cannot be."
-    )
-    source = "ADR 0103, D2: any other failure of the bootstrap append"
-    rules: ClassVar[tuple[str, ...]] = ("ERR-1", "ERR-4")
+    rests_on: ClassVar[tuple[str, ...]] = ("ERR-1", "ERR-4")
     wrong = "handle-then-failure"
     shows = "the start returns a handle, as if the execution ran"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(nodes=1),)
@@ -237,12 +206,7 @@ class SecondCopy(Race):
 
     id = "RACE-20"
     title = "The conflict's class is a second copy of the contract's"
-    story = (
-        "The store was built against another installed copy of the contract, so its conflict is "
-        "of a class that `isinstance` does not know. The start must know it by its name."
-    )
-    source = "ADR 0103, D2: matched by class and, as a fallback, by name"
-    rules: ClassVar[tuple[str, ...]] = ("SEQ-1", "SEQ-4")
+    rests_on: ClassVar[tuple[str, ...]] = ("SEQ-1", "SEQ-4")
     wrong = "isinstance-alone"
     shows = "a plain duplicate becomes a storage failure"
     varies = varying(nodes=(2, 3, 4), tenant=(None, "acme"))

@@ -17,15 +17,8 @@ class FireWithoutLeases(Race):
 
     id = "RACE-13"
     title = "Two nodes fire the same timer without leases"
-    story = (
-        "A timer is due, and two nodes wake the same sleeping execution. Where fires are fenced, "
-        "the later token stops the earlier node in mid-body, and a recovery pass pays for the step "
-        "again: without leases a wake is at least once. The log must be safe all the same. Where "
-        "fires are not fenced, the slot of the timer's record lets one node through."
-    )
-    source = "ADR 0103, Residuals: duplicate cross-node timer fires (open)"
     needs = frozenset({"fencing"})
-    rules: ClassVar[tuple[str, ...]] = ("FENCE-3", "FENCE-4", "FENCE-8", "SEQ-1", "READ-5")
+    rests_on: ClassVar[tuple[str, ...]] = ("FENCE-3", "FENCE-4", "FENCE-8", "SEQ-1", "READ-5")
     wrong = "takes-stale-tokens"
     shows = "a write lands under a token that had been superseded"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(fenced=True), Parameters(fenced=False))
@@ -71,13 +64,7 @@ class FireUnderLease(FireWithoutLeases):
 
     id = "RACE-14"
     title = "Two nodes fire the same timer with leases"
-    story = (
-        "As RACE-13, where a node must claim the lease of the fire before it fences anything, and "
-        "keeps it until its drive has ended. Whoever cannot claim it skips the fire, so the "
-        "effect runs once."
-    )
-    source = "ADR 0103, Residuals: ownership before the fire (#380, L5a)"
-    rules: ClassVar[tuple[str, ...]] = ("LEASE-1", "LEASE-2", "LEASE-6", "FENCE-3", "SEQ-1")
+    rests_on: ClassVar[tuple[str, ...]] = ("LEASE-1", "LEASE-2", "LEASE-6", "FENCE-3", "SEQ-1")
     wrong = "lease-looked-at"
     shows = "the effect runs twice: once in the node that was stopped, once in the recovery"
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(fenced=True),)

@@ -16,6 +16,7 @@ from .durability import DurabilitySuite
 from .fencing import FencingSuite
 from .leases import LeasesSuite
 from .model import ModelSuite
+from .races import RacesSuite
 from .range import RangeSuite
 from .scoping import ScopingSuite
 from .stepped import SteppedSuite
@@ -23,6 +24,7 @@ from .stepped import SteppedSuite
 
 # Pytest begins with what the last base brings: that calls settle, then core, then the rest.
 class Conformance(
+    RacesSuite,
     ModelSuite,
     SteppedSuite,
     LeasesSuite,

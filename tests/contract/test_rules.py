@@ -17,6 +17,7 @@ FAMILIES = {
     "coalescing": {"COAL"},
     "scoping": {"SCOPE"},
     "leases": {"LEASE"},
+    "races": {"RACE"},
 }
 
 

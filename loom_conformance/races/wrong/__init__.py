@@ -245,7 +245,7 @@ _ALL: Final = (
         "runs-steps-again",
         "Recorded steps are forgotten when an execution is driven on.",
         "ADR 0004 and 0051: recorded steps are not run again on resume",
-        _loses(9, 10, 11, 12, 13, 14),
+        _loses(9, 10, 11, 12, 13, 14, 15),
         _runtime(going_on.RunsStepsAgain),
     ),
     Wrong(
