@@ -12,8 +12,8 @@ from ...spi import (
     StaleFenceError,
     StoreClosedError,
 )
-from .index import Index, Violation, completed_at, given_token, in_order, name_of, slot_of, token_of
-from .sightings import StoreCall, is_read
+from .index import Index, Violation, given_token, in_order, name_of, slot_of, token_of
+from .sightings import StoreCall, completed_at, is_read
 
 
 class Answers:

@@ -12,7 +12,7 @@ from ...contract.model import StoreModel
 from ...contract.operations import AcquireFence, Append, AppendBatch, Done, Unknown
 from ...spi import EventEnvelope, is_token
 from ..history import Fault, History
-from .sightings import StoreCall, is_read, may_have_landed, sightings
+from .sightings import StoreCall, completed_at, is_read, may_have_landed, sightings
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +159,6 @@ def is_older(envelope: EventEnvelope, token: int) -> bool:
 def given_token(envelope: EventEnvelope) -> object:
     """What an envelope carries as its token; `None` where there is nothing."""
     return envelope.metadata.get("fence") if isinstance(envelope.metadata, dict) else None
-
-
-def completed_at(call: StoreCall) -> int:
-    """When a call of certain outcome ended."""
-    assert call.completed is not None
-    return call.completed
 
 
 def in_order(calls: Iterable[StoreCall]) -> tuple[StoreCall, ...]:

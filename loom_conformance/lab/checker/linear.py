@@ -18,7 +18,6 @@ from .index import (
     Index,
     Tokens,
     Violation,
-    completed_at,
     given_token,
     in_order,
     is_older,
@@ -26,7 +25,7 @@ from .index import (
     slot_of,
     token_of,
 )
-from .sightings import Sighting, StoreCall
+from .sightings import Sighting, StoreCall, completed_at
 
 
 def violations(history: History, model: StoreModel) -> list[Violation]:

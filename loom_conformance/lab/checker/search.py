@@ -149,6 +149,12 @@ class _Search(Generic[O, R, S]):
         ordered = sorted(calls, key=lambda call: call.invoked)
         self.certain = [call for call in ordered if call.deadline is not None]
         self.uncertain = [call for call in ordered if call.deadline is None]
+        last: dict[tuple[O, R], int] = {}
+        self.twin_before: list[int] = []
+        for index, call in enumerate(self.uncertain):
+            same = (call.operation, call.outcome)
+            self.twin_before.append(last.get(same, -1))
+            last[same] = index
         self.pure = [model.is_pure(call.operation, call.outcome) for call in self.certain]
         # At equal times an invocation comes first: the calls then overlap, which forbids less.
         moments: list[tuple[int, int, int]] = []
@@ -231,7 +237,7 @@ class _Search(Generic[O, R, S]):
                     if call.invoked > horizon:
                         maybe = len(self.uncertain)
                         continue
-                    if used >> index & 1:
+                    if used >> index & 1 or self._has_open_twin(index, used):
                         continue
                 if not budget.take(len(remembered)):
                     return Found(Answer.UNKNOWN, best, stuck, len(remembered))
@@ -285,6 +291,11 @@ class _Search(Generic[O, R, S]):
                     horizon = self._horizon()
                 break
         return Found(Answer.LEGAL, self._order(trail), [], len(remembered))
+
+    def _has_open_twin(self, index: int, used: int) -> bool:
+        """Whether an equal call that began earlier is not placed: it may stand in for this one."""
+        twin = self.twin_before[index]
+        return twin >= 0 and not used >> twin & 1
 
     def _horizon(self) -> int:
         """The earliest completion among the certain calls that are not placed."""

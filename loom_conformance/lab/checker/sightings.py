@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...contract.operations import (
@@ -21,7 +21,6 @@ from ...contract.operations import (
     ReadFrom,
     ReadRange,
     Refused,
-    executions_of,
 )
 from ...spi import EventEnvelope
 from .call import Call
@@ -119,7 +118,7 @@ def _note_seen(
     writers: dict[int, list[StoreCall]],
     found: dict[StoreCall, Sighting],
 ) -> None:
-    for read in sorted(readers, key=_completed):
+    for read in sorted(readers, key=completed_at):
         for envelope in read.outcome.value:  # type: ignore[union-attr]
             for write in writers.get(id(envelope), ()):
                 sighting = found[write]
@@ -169,82 +168,7 @@ def covers(read: StoreCall, envelope: EventEnvelope) -> bool:
     return operation.first <= sequence and (last is None or sequence <= last)
 
 
-def _completed(call: StoreCall) -> int:
+def completed_at(call: StoreCall) -> int:
+    """When a call of certain outcome ended."""
     assert call.completed is not None
     return call.completed
-
-
-def narrowed(calls: Sequence[StoreCall]) -> list[StoreCall]:
-    """The calls with what the reads say of the writes put into their times and outcomes.
-
-    An order is legal for the result exactly when it is legal for the calls: every change follows
-    from what any legal order must be. Calls that cannot matter any more are left out.
-    """
-    seen = sightings(calls)
-    watchers = _watchers(calls)
-    result = []
-    for call in calls:
-        sighting = seen.get(call)
-        if sighting is None:
-            changes_nothing = isinstance(call.operation, ReadFrom | ReadRange)
-            if call.certain or not changes_nothing:
-                result.append(call)
-            continue
-        begin, end = sighting.not_before, sighting.not_after
-        if end is None:
-            if _may_matter(call, begin, watchers):
-                result.append(replace(call, invoked=begin))
-        elif begin > end:
-            # Impossible; left as it is for the search to show.
-            result.append(call)
-        elif call.certain:
-            result.append(replace(call, invoked=begin, completed=end))
-        else:
-            result.append(replace(call, invoked=begin, completed=end, certain=True, outcome=Done()))
-    return result
-
-
-def _watchers(calls: Sequence[StoreCall]) -> dict[str, list[StoreCall]]:
-    """For each execution and each envelope id the certain calls on it, the last to end first."""
-    found: dict[str, list[StoreCall]] = defaultdict(list)
-    for call in calls:
-        if not call.certain:
-            continue
-        for name in executions_of(call.operation):
-            found[f"log {name}"].append(call)
-        if isinstance(call.operation, Append | AppendBatch):
-            for name in {str(envelope.id) for envelope in call.operation.envelopes}:
-                found[f"id {name}"].append(call)
-    for several in found.values():
-        several.sort(key=_completed, reverse=True)
-    return found
-
-
-def _may_matter(write: StoreCall, begin: int, watchers: dict[str, list[StoreCall]]) -> bool:
-    """Whether a write that takes effect after `begin` may change what another call may answer."""
-    operation = write.operation
-    assert isinstance(operation, Append | AppendBatch)
-    for envelope in operation.envelopes:
-        for key in (f"log {envelope.execution_id}", f"id {envelope.id}"):
-            for call in watchers.get(key, ()):
-                if _completed(call) < begin:
-                    break
-                if not _comes_before(call, operation):
-                    return True
-    return False
-
-
-def _comes_before(call: StoreCall, write: Append | AppendBatch) -> bool:
-    """Whether a call is a read that lacks the write, and so comes before it."""
-    if not is_read(call):
-        return False
-    assert isinstance(call.outcome, Done)
-    shown = {id(envelope) for envelope in call.outcome.value}
-    operation = call.operation
-    assert isinstance(operation, ReadFrom | ReadRange)
-    return any(
-        envelope.execution_id == operation.execution_id
-        and covers(call, envelope)
-        and id(envelope) not in shown
-        for envelope in write.envelopes
-    )

@@ -16,8 +16,9 @@ from ...contract.operations import (
     Refused,
     executions_of,
 )
+from .narrowing import narrowed
 from .precedence import precedence
-from .sightings import StoreCall, narrowed
+from .sightings import StoreCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from ..history import History
 from .index import Violation
 from .linear import violations
 from .minimal import smallest_illegal
+from .narrowing import narrowed
 from .picture import draw, picture
 from .search import Answer, Budget, Found, search
-from .sightings import StoreCall, narrowed
+from .sightings import StoreCall
 from .store import StoreHistoryModel
 
 
