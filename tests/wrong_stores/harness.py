@@ -39,13 +39,16 @@ class Verdict:
         breaks: the MUST rules that are broken, each with the first failure seen.
         advice: the SHOULD rules, and such parts of a rule, that are not followed.
         inconclusive: the rules that could not be judged, each with the first reason.
-        strays: what else left a test: an error of the kit, or a failure under another rule's name.
+        elsewhere: rules that were seen broken by a test of another rule, each with its failure; the
+            model's random programs say which rule an answer breaks.
+        strays: what else left a test: an error of the kit or of the backend's own.
     """
 
     passed: set[str] = field(default_factory=set)
     breaks: dict[str, Failure] = field(default_factory=dict)
     advice: dict[str, Failure] = field(default_factory=dict)
     inconclusive: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, Failure] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
 
     def sets(self) -> dict[str, list[str]]:
@@ -79,6 +82,8 @@ def judge(
         for case in catalogue():
             if only and case.rule.id not in only:
                 continue
+            if case.rule.profile == "races" and not only:
+                continue  # what a race loses follows from the rules; tests/races has its claims
             for path in case.runs():
                 if path is not None and path.name not in chosen:
                     continue
@@ -87,10 +92,10 @@ def judge(
                 try:
                     case.run(session, path)
                 except RuleBroken as broken:
-                    _note(verdict, broken.failure, where, case.rule.id, should=should)
+                    _note(verdict, broken.failure, case.rule.id, should=should)
                 except Inconclusive as unclear:
                     if unclear.failure is not None:
-                        _note(verdict, unclear.failure, where, "LIVE-1", should=False)
+                        _note(verdict, unclear.failure, unclear.failure.rule, should=False)
                     verdict.inconclusive.setdefault(case.rule.id, f"{where}: {unclear}")
                 except (NotOffered, Declined):
                     continue
@@ -106,11 +111,13 @@ def judge(
     return verdict
 
 
-def _note(verdict: Verdict, failure: Failure, where: str, rule: str, *, should: bool) -> None:
+def _note(verdict: Verdict, failure: Failure, rule: str, *, should: bool) -> None:
     if failure.rule != rule:
-        verdict.strays.append(f"{where} says that {failure.rule} is broken: {failure.got}")
-    kept = verdict.advice if should or failure.advice else verdict.breaks
-    kept.setdefault(failure.rule, failure)
+        verdict.elsewhere.setdefault(failure.rule, failure)
+    elif should or failure.advice:
+        verdict.advice.setdefault(rule, failure)
+    else:
+        verdict.breaks.setdefault(rule, failure)
 
 
 def main(arguments: list[str]) -> int:
@@ -136,6 +143,8 @@ def main(arguments: list[str]) -> int:
     for failure in [*verdict.breaks.values(), *verdict.advice.values()]:
         sys.stdout.write(f"\n{failure.rule} on {failure.path}\n")
         sys.stdout.write(f"  expected {failure.expected}\n  got {failure.got}\n")
+    for rule, failure in verdict.elsewhere.items():
+        sys.stdout.write(f"\nseen by another rule's test: {rule}: {failure.got}\n")
     for reason in verdict.inconclusive.values():
         sys.stdout.write(f"\ninconclusive: {reason}\n")
     for stray in verdict.strays:
