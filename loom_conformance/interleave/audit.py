@@ -21,7 +21,6 @@ from .scenario import Scenario
 from .search.chance import Chance
 from .search.replay import Replay
 from .search.step import Strand, dependent
-from .trace import cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,13 @@ def _ended(result: Any, error: BaseException | None) -> Any:
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> str | None:
     for what in sorted(one.keys() | other.keys()):
-        before, after = one.get(what), other.get(what)
+        before, after = repr(one.get(what)), repr(other.get(what))
         if before != after:
-            was, became = cut(repr(before), 60), cut(repr(after), 60)
-            return f"{what}: {was} in one order, {became} in the other"
+            place = next(
+                (at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0
+            )
+            was, became = (text[max(0, place - 30) : place + 30] for text in (before, after))
+            return f"{what}: …{was}… in one order, …{became}… in the other"
     return None
 
 

@@ -303,7 +303,10 @@ class _Exploration:
             return run
         self._schedules += 1
         if run.diverged is None and run.stopped is None:
-            strategy.finish(run.trail)
+            try:
+                strategy.finish(run.trail)
+            except Diverged as divergence:
+                run.diverged = divergence
         if self._progress is not None and (now := time.monotonic()) - self._told > 0.2:
             self._told = now
             self._progress(Progress(self._schedules, now - self._began, _bound(strategy)))

@@ -180,6 +180,11 @@ class _Leader:
             await self._give_up(lines, run)
         if run.stopped is None and run.diverged is None:
             try:
+                strategy.finish(run.trail)
+            except Diverged as divergence:
+                run.diverged = divergence
+                return run
+            try:
                 await self._check([line.settled() for line in lines])
             except AssertionError as error:
                 run.failure = error
@@ -372,7 +377,6 @@ async def explore_steps(
             example = await _example(name, leader, run, runs, strategy.level, replays)
             reason = example.reason
             return verdict(Finding.FAILS, reason=reason, counterexample=example)
-        strategy.finish(run.trail)
         if runs >= schedules or time.monotonic() - began > seconds:
             bound = f"stopped after {runs} schedules and {time.monotonic() - began:.0f} s; "
             break
@@ -415,15 +419,9 @@ async def replay_steps(
         return Verdict(name, backend, finding, done, seconds=time.monotonic() - began, **more)
 
     for _ in range(times):
-        spelled = Spelled(wanted.turns)
-        run = await leader.run(spelled)
+        run = await leader.run(Spelled(wanted.turns))
         done += 1
         wanted.require(scenario_hash(name, len(leader.labels), ""), name)
-        try:
-            if run.stopped is None and run.diverged is None:
-                spelled.finish(run.trail)
-        except Diverged as divergence:
-            run.diverged = divergence
         if run.stopped is not None or run.diverged is not None:
             reason = run.stopped or str(run.diverged)
             return verdict(Finding.INCONCLUSIVE, reason=reason)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from random_programs import explored, scenario
 
@@ -12,11 +14,14 @@ from loom_conformance.interleave.search.dpor import Reduced
 PLAIN_RUNS = 80
 """Programs with more schedules than this are passed over: their plain exploration is too long."""
 
+COMPARED = 50
+"""How many programs a block compares; there are ten blocks."""
 
-@pytest.mark.parametrize("block", range(11))
+
+@pytest.mark.parametrize("block", range(10))
 def test_reduced_and_plain_exploration_see_the_same(block: int) -> None:
     compared = fewer = 0
-    for seed in range(block * 100, block * 100 + 100):
+    for seed in itertools.count(1000 * block):
         program = scenario(seed)
         plain = explored(program, MemoryBackend(), Bounded(None), PLAIN_RUNS)
         if not plain.complete:
@@ -27,7 +32,8 @@ def test_reduced_and_plain_exploration_see_the_same(block: int) -> None:
         assert reduced.classes == plain.classes, program.name
         assert reduced.runs == len(plain.classes), program.name
         assert reduced.blocked == 0, program.name
-        compared += 1
         fewer += reduced.runs < plain.runs
-    assert compared >= 46, "too few programs of this block were small enough to compare"
-    assert fewer >= 40, "the reduction hardly ever had anything to leave out"
+        compared += 1
+        if compared == COMPARED:
+            break
+    assert fewer > COMPARED / 2, "the reduction hardly ever had anything to leave out"

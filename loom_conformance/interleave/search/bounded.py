@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .step import Step, Strand, follow
+from .step import Step, Strand, follow, follow_to_end
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,6 +75,8 @@ class Bounded:
         return chosen
 
     def finish(self, trail: Sequence[Step]) -> None:
+        branch = self._branch
+        follow_to_end(branch.length + (branch.other is not None), trail)
         known = tuple(trail)
         self._now.extend(_Branch(known, index, step) for index, step in self._same)
         self._next.extend(_Branch(known, index, step) for index, step in self._more)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .step import Step, Strand, dependent, follow
+from .step import Step, Strand, dependent, follow, follow_to_end
 
 
 class _Wakeup:
@@ -166,6 +166,8 @@ class Reduced:
     def finish(self, trail: Sequence[Step]) -> None:
         """Find the races of a complete run, and plan the runs that reverse them."""
         frames = self._frames
+        planned = len(frames[-1].wakeup.branches[0].branches) if frames else 0
+        follow_to_end(len(frames) + bool(planned), trail)
         before = [frame.before for frame in frames[: self._replayed]]
         races: list[tuple[int, int]] = []
         for index in range(self._replayed, len(trail)):

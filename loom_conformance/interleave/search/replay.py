@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .step import Step, Strand, follow
+from .step import Diverged, Step, Strand, follow, follow_to_end
 
 
 class Replay:
@@ -24,7 +24,11 @@ class Replay:
         return self._left >= 0
 
     def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand:
-        return follow(self.known[len(trail)], pending, len(trail))
+        index = len(trail)
+        if index == len(self.known):
+            there = ", ".join(str(step) for _, step in sorted(pending.items()))
+            raise Diverged(f"choice {index + 1}", "the end of the run", there)
+        return follow(self.known[index], pending, index)
 
     def finish(self, trail: Sequence[Step]) -> None:
-        """There is nothing to learn."""
+        follow_to_end(len(self.known), trail)

@@ -87,7 +87,11 @@ class Strategy(Protocol):
         """
 
     def finish(self, trail: Sequence[Step]) -> None:
-        """Learn from a run that came to its end."""
+        """Learn from a run that came to its end.
+
+        Raises:
+            Diverged: it ended before the prefix did that led it.
+        """
 
 
 class Diverged(Exception):
@@ -120,3 +124,13 @@ def follow(expected: Step, pending: Mapping[Strand, Step], index: int) -> Strand
         there = [met] if met is not None else [step for _, step in sorted(pending.items())]
         raise Diverged(f"choice {index + 1}", str(expected), ", ".join(map(str, there)))
     return expected.strand
+
+
+def follow_to_end(length: int, trail: Sequence[Step]) -> None:
+    """Make sure that a run came as far as the schedule that led it.
+
+    Raises:
+        Diverged: it ended before.
+    """
+    if len(trail) < length:
+        raise Diverged(f"choice {len(trail) + 1}", "one more step", "the end of the run")
