@@ -14,7 +14,7 @@ import asyncpg
 from loom_conformance.backend import Backend
 
 from .leases import PostgresLeaseStore
-from .server import LocalServer, Server, start
+from .server import GivenServer, LocalServer, Server, start
 from .store import PostgresEventStore
 
 
@@ -37,13 +37,16 @@ class PostgresBackend(Backend):
 
     crash: Callable[[str], Awaitable[None]]
 
-    def __init__(self) -> None:
-        self._server: Server | None = None
+    def __init__(self, dsn: str | None = None) -> None:
+        """Use the server of a DSN, or else the one that `start` finds."""
+        self._server: Server | None = None if dsn is None else GivenServer(dsn)
         self._handles: dict[str, weakref.WeakSet[PostgresEventStore]] = {}
         self._observers: dict[str, asyncpg.Connection] = {}
 
     async def start(self) -> None:
-        """Find a server and start it."""
+        """Find a server and start it, unless there is one."""
+        if self._server is not None:
+            return
         self._server = server = await asyncio.to_thread(start)
         if isinstance(server, LocalServer):
 
