@@ -16,6 +16,7 @@ TITLES: Final = {
     "coalescing": "coalescing (the kit's decorator, or the author's own)",
     "scoping": "scoping (decorators that rename executions, such as a tenant scope)",
     "leases": "leases (backends with `connect_leases`)",
+    "races": "races (the runtime of ADR 0103 on the store under test, under every schedule)",
 }
 """What stands over each profile; one without a title here has its name."""
 
