@@ -7,7 +7,8 @@ through, and can hold writes back until it is told to let them go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..spi import ABILITIES, EventEnvelope, EventStore, abilities
@@ -19,12 +20,14 @@ class Spy:
     Attributes:
         flushes: the envelopes of each `append_batch`, in the order of the calls.
         appends: the envelopes of each `append`.
-        held: set while writes are to wait below the decorator.
+        refusals: what the store raised for writes that came through, in that order.
+        begun: set once a write has come.
     """
 
     def __init__(self) -> None:
         self.flushes: list[list[EventEnvelope]] = []
         self.appends: list[EventEnvelope] = []
+        self.refusals: list[Exception] = []
         self.begun = asyncio.Event()
         self._open = asyncio.Event()
         self._open.set()
@@ -41,6 +44,15 @@ class Spy:
         """Note that a write has come, and wait while writes are held."""
         self.begun.set()
         await self._open.wait()
+
+    @contextmanager
+    def noting_refusals(self) -> Iterator[None]:
+        """Note what the store raises inside the block."""
+        try:
+            yield
+        except Exception as error:
+            self.refusals.append(error)
+            raise
 
     def written(self, execution_id: str) -> list[int]:
         """The sequences of one execution in the order in which they came through."""
@@ -72,7 +84,8 @@ class _Spied:
     async def append(self, envelope: EventEnvelope, /) -> None:
         self._spy.appends.append(envelope)
         await self._spy.passing()
-        await self._store.append(envelope)
+        with self._spy.noting_refusals():
+            await self._store.append(envelope)
 
     async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
         found: Sequence[EventEnvelope] = await self._store.read_from(execution_id, first)
@@ -86,7 +99,8 @@ async def _append_batch(self: Any, envelopes: Iterable[EventEnvelope], /) -> Non
     batch = list(envelopes)
     self._spy.flushes.append(batch)
     await self._spy.passing()
-    await self._store.append_batch(batch)
+    with self._spy.noting_refusals():
+        await self._store.append_batch(batch)
 
 
 async def _read_range(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..lab.burst import burst
@@ -35,12 +36,12 @@ class CoalescingSuite:
         for log, outcome in zip(logs, outcomes, strict=True):
             stage.returned(outcome, "every caller of a good flush to be acknowledged")
             log.wrote(log.envelope())
-        _must_have_shared(spy)
         stage.check(
-            not spy.appends,
-            "callers that share a flush to be stored by one append_batch",
-            f"{len(spy.appends)} of them came through append",
+            len(spy.appends) < 2,
+            f"callers that come within {LINGER} s to be stored by one append_batch",
+            f"{len(spy.appends)} of {CALLERS} came through append, each by itself",
         )
+        _must_have_shared(spy)
         await stage.holds(*logs)
 
     @rule("COAL-1")
@@ -66,6 +67,27 @@ class CoalescingSuite:
         await stage.holds(*logs)
 
     @rule("COAL-1")
+    async def test_more_callers_than_a_flush_holds_are_all_stored(self, stage: Stage) -> None:
+        size, flushes = 8, 12
+        handle, spy = await _coalesced(stage, max_batch=size)
+        logs = [stage.log() for _ in range(size * flushes)]
+        spy.hold()
+        calls = [asyncio.ensure_future(handle.append(log.envelope())) for log in logs]
+        await _reached(stage, spy)
+        early = sum(call.done() for call in calls)
+        spy.release()
+        outcomes = await asyncio.gather(*calls)
+        stage.check(
+            not early,
+            "no acknowledgement while the store has not yet written the flush",
+            f"{early} of {len(calls)} callers were told before",
+        )
+        for log, outcome in zip(logs, outcomes, strict=True):
+            stage.returned(outcome, "every caller to be acknowledged once the store writes again")
+            log.wrote(log.envelope())
+        await stage.holds(*logs, expected="what was acknowledged to be stored")
+
+    @rule("COAL-1")
     async def test_a_store_without_batches_cannot_be_coalesced(self, stage: Stage) -> None:
         await _offered(stage)
         inner, _ = spied((await stage.connect()).store, without=frozenset({"batch"}))
@@ -82,14 +104,16 @@ class CoalescingSuite:
         self, stage: Stage
     ) -> None:
         for position in (0, CALLERS // 2, CALLERS - 1):
-            taken, logs, outcomes = await _refused_flush(stage, position)
-            _must_have_refused(outcomes)
-            for outcome in outcomes:
+            flush = await _refused_flush(stage, position)
+            _must_have_refused(flush.spy)
+            for outcome in flush.outcomes:
                 if not is_error(outcome.error, DuplicateSequenceError):
                     stage.broken(
                         "every caller of a refused flush to get the flush's error", outcome.line()
                     )
-            await stage.holds(taken, *logs, expected="a refused flush to store nothing")
+            await stage.holds(
+                flush.taken, *flush.innocent, expected="a refused flush to store nothing"
+            )
 
     @rule("COAL-2")
     async def test_a_flush_refused_for_a_stale_token_rejects_every_caller(
@@ -105,7 +129,7 @@ class CoalescingSuite:
             [_appending(handle, envelope) for envelope in [*(x.envelope() for x in logs), stale]]
         )
         _must_have_shared(spy, all_of=4)
-        _must_have_refused(outcomes)
+        _must_have_refused(spy)
         for outcome in outcomes:
             if not is_error(outcome.error, StaleFenceError):
                 stage.broken("every caller to get the flush's StaleFenceError", outcome.line())
@@ -154,16 +178,15 @@ class CoalescingSuite:
 
     @rule("COAL-4")
     async def test_an_innocent_caller_of_a_refused_flush_succeeds_alone(self, stage: Stage) -> None:
-        taken, logs, outcomes = await _refused_flush(stage, 1)
-        for outcome in outcomes:
+        flush = await _refused_flush(stage, 1)
+        for outcome in flush.outcomes:
             stage.given_refusal(outcome)
-        handle, _ = await _coalesced(stage)
-        for log in logs:
+        for number, log in enumerate(flush.innocent):
             retry = log.envelope()
-            outcome = await handle.append_batch([retry])
-            stage.returned(outcome, "an innocent caller's retry on its own to succeed")
+            call = flush.handle.append_batch([retry]) if number else flush.handle.append(retry)
+            stage.returned(await call, "an innocent caller's retry on its own to succeed")
             log.wrote(retry)
-        await stage.holds(taken, *logs)
+        await stage.holds(flush.taken, *flush.innocent)
 
     @rule("COAL-5")
     async def test_a_caller_cancelled_while_it_waits_for_company_harms_nobody(
@@ -212,8 +235,17 @@ class CoalescingSuite:
             await asyncio.sleep(0)
             spy.release()
             stage.given(await closing)
-            outcomes = await asyncio.gather(*calls)
-            await _as_told(stage, logs, outcomes)
+            await asyncio.wait(calls, timeout=stage.settings.deadline / 2)
+            waiting = sum(not call.done() for call in calls)
+            for call in calls:
+                if not call.done():
+                    call.cancel()
+            stage.check(
+                not waiting,
+                "close to settle every caller",
+                f"{waiting} of {CALLERS} were still waiting when it had returned",
+            )
+            await _as_told(stage, logs, [call.result() for call in calls])
 
     @rule("COAL-6")
     async def test_no_write_is_accepted_after_close(self, stage: Stage) -> None:
@@ -256,6 +288,27 @@ class CoalescingSuite:
             "one caller's writes to reach the store in the order of the calls",
             f"they came as {order}",
         )
+        await stage.holds(log)
+
+    @rule("COAL-7")
+    async def test_a_flush_does_not_overtake_the_one_before_it(self, stage: Stage) -> None:
+        handle, spy = await _coalesced(stage, max_batch=1)
+        log = stage.log()
+        spy.hold()
+        calls = [asyncio.ensure_future(handle.append(log.envelope(place))) for place in range(3)]
+        await _reached(stage, spy)
+        await asyncio.sleep(LINGER * 2)
+        under_way = len(spy.flushes) + len(spy.appends)
+        spy.release()
+        outcomes = await asyncio.gather(*calls)
+        stage.check(
+            under_way == 1,
+            "a caller's second write to wait until the store has answered the first",
+            f"{under_way} writes to one execution were under way at once",
+        )
+        for place, outcome in enumerate(outcomes):
+            stage.returned(outcome, "one caller's writes in order all to be acknowledged")
+            log.wrote(log.envelope(place))
         await stage.holds(log)
 
     @rule("COAL-8")
@@ -330,15 +383,24 @@ def _must_have_shared(spy: Spy, all_of: int = 2) -> None:
         )
 
 
-def _must_have_refused(outcomes: Sequence[Outcome[Any]]) -> None:
+def _must_have_refused(spy: Spy) -> None:
     """Make the test inconclusive where the store let the offender pass: there was no refusal."""
-    if all(outcome.ok for outcome in outcomes):
+    if not spy.refusals:
         raise Inconclusive("the store refused no write of the flush, so nothing was shown")
 
 
-async def _refused_flush(
-    stage: Stage, position: int
-) -> tuple[Log, list[Log], Sequence[Outcome[Any]]]:
+@dataclass(frozen=True, slots=True)
+class _RefusedFlush:
+    """Callers of one flush of which one wrote to a taken slot, and what they were told."""
+
+    handle: Handle
+    spy: Spy
+    taken: Log
+    innocent: list[Log]
+    outcomes: Sequence[Outcome[Any]]
+
+
+async def _refused_flush(stage: Stage, position: int) -> _RefusedFlush:
     """Callers of one flush of which the one at `position` writes to a taken slot."""
     taken = await stage.given_log(1)
     handle, spy = await _coalesced(stage)
@@ -347,7 +409,7 @@ async def _refused_flush(
     envelopes.insert(position, taken.envelope(0, id=f"rival-{taken.execution_id}"))
     outcomes = await burst([_appending(handle, envelope) for envelope in envelopes])
     _must_have_shared(spy, all_of=len(envelopes))
-    return taken, logs, outcomes
+    return _RefusedFlush(handle, spy, taken, logs, outcomes)
 
 
 async def _cancel_some(

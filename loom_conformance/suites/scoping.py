@@ -158,7 +158,15 @@ def _answer(outcome: Outcome[Any]) -> Answer:
         return method, type(outcome.error).__name__ if known else "an error of the driver"
     if isinstance(outcome.value, Sequence):
         return method, [
-            (one.sequence, one.id, one.kind, one.timestamp, repr(one.payload), repr(one.metadata))
+            (
+                one.execution_id,
+                one.sequence,
+                one.id,
+                one.kind,
+                one.timestamp,
+                repr(one.payload),
+                repr(one.metadata),
+            )
             for one in outcome.value
         ]
     return method, None if outcome.value is None else "a value"
@@ -184,6 +192,10 @@ async def _writes(stage: Stage, handle: Handle) -> list[Answer]:
             await handle.append_batch([_envelope(name, 2, "a"), _envelope(name, 3, "b")]),
             await handle.append_batch([_envelope(name, 4, "a"), _envelope(name, 3, "rival")]),
             await handle.append_batch([]),
+            await handle.append_batch([_envelope(name, 4, "c"), _envelope(f"{name} b", 4, "d")])
+            if stage.backend.batch_scope == "store" and stage.backend.sparse_sequences
+            else await handle.append_batch([_envelope(name, 4, "c")]),
+            await handle.read_from(f"{name} b"),
         ]
     if await stage.offers("range"):
         answers.append(await handle.read_range(name, 1, 2))

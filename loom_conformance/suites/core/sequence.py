@@ -65,6 +65,21 @@ class SequenceSuite:
                 )
         await stage.holds(first)
 
+    @rule("SEQ-3")
+    async def test_a_slot_is_a_pair_and_not_its_parts_joined(self, stage: Stage) -> None:
+        long = stage.log()
+        await stage.given_more(long, 12)
+        short = stage.log(f"{long.execution_id}1")
+        writer = await stage.writer()
+        for sequence in range(2):
+            envelope = short.envelope(sequence, id=f"{short.execution_id}|{sequence}")
+            stage.returned(
+                await writer.append(envelope),
+                f"the slot to be free, though {long.execution_id!r} holds 10 and 11",
+            )
+            short.wrote(envelope)
+        await stage.holds(long, short)
+
     @rule("SEQ-4")
     @on_every_write_path
     async def test_of_simultaneous_writes_to_one_slot_exactly_one_is_acknowledged(
