@@ -136,9 +136,14 @@ class MemoryEventStore:
             ids.add(record.id)
 
     def _insert(self, record: Record) -> None:
-        log = self.storage.logs.setdefault(record.execution_id, Log())
+        log = self.storage.logs.get(record.execution_id)
+        if log is None:
+            log = self.storage.logs[record.execution_id] = Log()
         log.records[record.sequence] = record
-        insort(log.sequences, record.sequence)
+        if not log.sequences or log.sequences[-1] < record.sequence:
+            log.sequences.append(record.sequence)
+        else:
+            insort(log.sequences, record.sequence)
         self.storage.ids.add(record.id)
 
     def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
