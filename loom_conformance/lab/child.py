@@ -102,6 +102,8 @@ class _Child:
 
     async def serve(self, sock: socket.socket) -> None:
         """Obey commands until the parent goes away or says `quit`."""
+        # Whatever a store leaves behind in the background is its own affair: its calls are judged.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         reader, writer = await asyncio.open_connection(sock=sock, limit=LONGEST_LINE)
         tasks: set[asyncio.Task[None]] = set()
         while line := await reader.readline():

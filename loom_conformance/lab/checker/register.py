@@ -73,6 +73,10 @@ class RegisterModel:
         """Whether it is a read, or a cas that failed."""
         return operation.kind == "read" or outcome.status == "fail"
 
+    def keys(self, operation: Access) -> Iterable[str]:
+        """All touch the one register."""
+        return ("register",)
+
     def precedence(
         self, calls: Sequence[RegisterCall]
     ) -> Iterable[tuple[RegisterCall, RegisterCall]]:

@@ -46,6 +46,9 @@ class Model(Protocol[O, R, S]):
     def is_pure(self, operation: O, outcome: R) -> bool:
         """Whether a call with this outcome leaves every state as it is (a read, a refusal)."""
 
+    def keys(self, operation: O) -> Iterable[Hashable]:
+        """The parts of the state that an operation touches; without a common key two commute."""
+
     def precedence(self, calls: Sequence[Call[O, R]]) -> Iterable[tuple[Call[O, R], Call[O, R]]]:
         """Pairs of certain calls of which the first comes before the second in every legal order.
 
@@ -155,6 +158,7 @@ class _Search(Generic[O, R, S]):
             same = (call.operation, call.outcome)
             self.twin_before.append(last.get(same, -1))
             last[same] = index
+        self._group_uncertain()
         self.pure = [model.is_pure(call.operation, call.outcome) for call in self.certain]
         # At equal times an invocation comes first: the calls then overlap, which forbids less.
         moments: list[tuple[int, int, int]] = []
@@ -181,6 +185,26 @@ class _Search(Generic[O, R, S]):
         self.followers: list[list[int]] = [[] for _ in self.certain]
         if use_precedence:
             self._note_precedence(calls)
+
+    def _group_uncertain(self) -> None:
+        """Put uncertain calls that touch the same parts of the state, also by others, together."""
+        owner: dict[Hashable, int] = {}
+        self.groups = list(range(len(self.uncertain)))
+
+        def root(index: int) -> int:
+            while self.groups[index] != index:
+                index = self.groups[index]
+            return index
+
+        for index, call in enumerate(self.uncertain):
+            for key in self.model.keys(call.operation):
+                self.groups[root(owner.setdefault(key, index))] = root(index)
+        self.groups = [root(index) for index in range(len(self.uncertain))]
+        group_of = {key: self.groups[index] for key, index in owner.items()}
+        self.bearing = [
+            frozenset(group_of[key] for key in self.model.keys(call.operation) if key in group_of)
+            for call in self.certain
+        ]
 
     def _note_precedence(self, calls: Sequence[Call[O, R]]) -> None:
         place = {id(call): index for index, call in enumerate(self.certain)}
@@ -220,6 +244,7 @@ class _Search(Generic[O, R, S]):
         cursor = self.next[_HEAD]
         maybe = 0  # the next uncertain call to try, once the certain ones are exhausted
         horizon = 0  # the latest invocation that can still be next
+        due: set[int] = set()  # the groups of uncertain calls that may bear on what is due
         while left:
             in_list = cursor != -1 and not self.ends[cursor]
             if in_list or maybe < len(self.uncertain):
@@ -231,13 +256,17 @@ class _Search(Generic[O, R, S]):
                     call = self.certain[index]
                 else:
                     if maybe == 0:
-                        horizon = self._horizon()
+                        horizon, due = self._horizon(), self._due_groups()
                     index, maybe = maybe, maybe + 1
                     call = self.uncertain[index]
                     if call.invoked > horizon:
                         maybe = len(self.uncertain)
                         continue
-                    if used >> index & 1 or self._has_open_twin(index, used):
+                    if (
+                        used >> index & 1
+                        or self.groups[index] not in due
+                        or self._has_open_twin(index, used)
+                    ):
                         continue
                 if not budget.take(len(remembered)):
                     return Found(Answer.UNKNOWN, best, stuck, len(remembered))
@@ -288,7 +317,7 @@ class _Search(Generic[O, R, S]):
                     cursor, maybe = self.next[resume], 0
                 else:
                     cursor, maybe = -1, resume
-                    horizon = self._horizon()
+                    horizon, due = self._horizon(), self._due_groups()
                 break
         return Found(Answer.LEGAL, self._order(trail), [], len(remembered))
 
@@ -306,6 +335,18 @@ class _Search(Generic[O, R, S]):
                 return deadline
             entry = self.next[entry]
         raise AssertionError("a certain call has no completion")
+
+    def _due_groups(self) -> set[int]:
+        """The groups that may bear on the certain calls that could come next.
+
+        Any other uncertain call can as well be placed later, when such a call is due.
+        """
+        found: set[int] = set()
+        entry = self.next[_HEAD]
+        while entry != -1 and not self.ends[entry]:
+            found |= self.bearing[self.call_at[entry]]
+            entry = self.next[entry]
+        return found
 
     def _due(self) -> list[Call[O, R]]:
         """The certain calls that could come next."""

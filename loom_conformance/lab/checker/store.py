@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...contract.model import State, StoreModel
@@ -43,6 +43,14 @@ class StoreHistoryModel:
     def is_pure(self, operation: Operation, outcome: Outcome) -> bool:
         """Whether it is a read or a refusal."""
         return isinstance(outcome, Refused) or isinstance(operation, ReadFrom | ReadRange)
+
+    def keys(self, operation: Operation) -> Iterable[tuple[str, Hashable]]:
+        """The executions of an operation, and the envelope ids that it claims."""
+        for name in executions_of(operation):
+            yield ("log", name)
+        if isinstance(operation, Append | AppendBatch):
+            for envelope in operation.envelopes:
+                yield ("id", self.model.id_key(envelope))
 
     def precedence(self, calls: Sequence[StoreCall]) -> Iterable[tuple[StoreCall, StoreCall]]:
         """Pairs of calls of which the first comes first in every legal order."""
