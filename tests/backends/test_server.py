@@ -235,3 +235,15 @@ def test_a_backend_offers_a_crash_only_of_its_own_server(
 
     asyncio.run(use())
     assert ask(local.dsn, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'loom%'") == 0
+
+
+def test_a_server_that_will_not_do_is_one_line(
+    local: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOM_POSTGRES_DSN", f"postgresql:///x?host={tmp_path}")
+    with pytest.raises(PostgresStartError, match="cannot be reached") as fault:
+        asyncio.run(PostgresBackend().start())
+    assert "\n" not in str(fault.value)
+    ask(local.dsn, "CREATE DATABASE narrow TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    with pytest.raises(PostgresStartError, match="LATIN1"):
+        asyncio.run(PostgresBackend(local.dsn.replace("/postgres?", "/narrow?")).start())

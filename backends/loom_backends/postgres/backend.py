@@ -13,8 +13,9 @@ import asyncpg
 
 from loom_conformance.backend import Backend
 
+from .handle import FAULTS
 from .leases import PostgresLeaseStore
-from .server import GivenServer, LocalServer, Server, start
+from .server import GivenServer, LocalServer, PostgresStartError, Server, start
 from .store import PostgresEventStore
 
 
@@ -44,10 +45,16 @@ class PostgresBackend(Backend):
         self._observers: dict[str, asyncpg.Connection] = {}
 
     async def start(self) -> None:
-        """Find a server and start it, unless there is one."""
-        if self._server is not None:
-            return
-        self._server = server = await asyncio.to_thread(start)
+        """Find a server and start it, unless one was given; see that it will do.
+
+        Raises:
+            PostgresNotFoundError: there is none; the message says what to install.
+            PostgresStartError: it does not start, cannot be reached, or is not for Unicode.
+        """
+        if self._server is None:
+            self._server = await asyncio.to_thread(start)
+        server = self._server
+        await _check(server.dsn)
         if isinstance(server, LocalServer):
 
             async def crash(address: str) -> None:
@@ -119,6 +126,22 @@ class PostgresBackend(Backend):
             await leases.age(seconds)
         finally:
             await leases.close()
+
+
+async def _check(dsn: str) -> None:
+    try:
+        connection = await asyncpg.connect(dsn, timeout=10)
+    except FAULTS as error:
+        raise PostgresStartError(f"the PostgreSQL server cannot be reached: {error}") from error
+    try:
+        encoding = await connection.fetchval("SHOW server_encoding")
+    finally:
+        await connection.close()
+    if encoding != "UTF8":
+        raise PostgresStartError(
+            f"the PostgreSQL database is encoded in {encoding} and cannot keep every id:"
+            " name one that is encoded in UTF8"
+        )
 
 
 async def _execute(dsn: str, statement: str, *arguments: Any) -> None:
