@@ -82,6 +82,23 @@ class BatchSuite:
         twin = log.envelope()
         await _refused_whole(stage, [twin, twin], log, *CONFLICTS)
 
+    @rule("BATCH-3")
+    async def test_one_id_for_two_executions_of_a_batch_counts_as_the_scope_says(
+        self, stage: Stage
+    ) -> None:
+        await _needs_mixed_batches(stage)
+        log, other = await stage.given_log(1), await stage.given_log(1)
+        one_id = f"shared-{log.execution_id}"
+        batch = [log.envelope(id=one_id), other.envelope(id=one_id)]
+        if stage.backend.envelope_ids == "store":
+            await _refused_whole(stage, batch, log, DuplicateEnvelopeIdError, others=[other])
+            return
+        outcome = await (await stage.writer()).append_batch(batch)
+        stage.returned(outcome, "one id in two executions, since the declared scope is execution")
+        for each, envelope in zip((log, other), batch, strict=True):
+            each.wrote(envelope)
+        await stage.holds(log, other)
+
     @rule("BATCH-4")
     async def test_a_batch_is_atomic_across_executions(self, stage: Stage) -> None:
         await _needs_mixed_batches(stage)

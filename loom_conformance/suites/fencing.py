@@ -19,6 +19,7 @@ from ..spi import (
     StaleFenceError,
     has_ability,
     is_error,
+    is_token,
 )
 from .case import on_every_write_path, rule
 
@@ -121,6 +122,18 @@ class FencingSuite:
         await stage.refused(
             log, lambda sequence: log.envelope(sequence, token=old), StaleFenceError
         )
+
+    @rule("FENCE-3")
+    async def test_tokens_are_compared_as_numbers(self, stage: Stage) -> None:
+        log = await stage.given_log(1, fenced=True)
+        writer = await stage.writer()
+        for _ in range(11):
+            old = log.token
+            await stage.given_fence(log)
+            outcome = await writer.append(log.envelope(token=old))
+            if not is_error(outcome.error, StaleFenceError):
+                stage.broken(f"{old} to be stale where {log.token} is current", outcome.line())
+        await stage.holds(log, expected="a stale write to leave no trace")
 
     @rule("FENCE-4")
     @on_every_write_path
@@ -393,8 +406,8 @@ async def _grown(stage: Stage, handle: Handle, log: Log, last: int) -> int:
     outcome = await handle.acquire_fence(log.execution_id)
     token = stage.returned(outcome, "an acquire to succeed")
     stage.check(
-        isinstance(token, int) and not isinstance(token, bool) and token > last,
-        f"an int above {last}, the last token",
+        is_token(token) and token > last,
+        f"an int above {last}, the last token, and not beyond 2**53 - 1",
         outcome.line(),
     )
     return token

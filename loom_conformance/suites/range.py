@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..lab.stage import Stage, difference_between
+from ..lab.verdict import NotOffered
 from .case import rule
 
 LENGTH = 6
@@ -23,6 +24,25 @@ class RangeSuite:
                 difference = difference_between(log.envelopes[first : last + 1], list(found))
                 if difference:
                     stage.broken(f"the envelopes from {first} to {last}, both included", difference)
+
+    @rule("RANGE-1")
+    async def test_the_ends_are_sequences_and_no_offsets(self, stage: Stage) -> None:
+        await stage.needs("range")
+        if not stage.backend.sparse_sequences:
+            raise NotOffered("sequences have no gaps here, so both are the same")
+        log = stage.log()
+        writer = await stage.writer()
+        for place in (0, 3, 4, 20):
+            envelope = log.envelope(place)
+            stage.given(await writer.append(envelope))
+            log.wrote(envelope)
+        for first, last in ((0, 0), (0, 3), (1, 2), (1, 4), (3, 19), (4, 20), (5, 30)):
+            expected = [one for one in log.envelopes if first <= one.sequence <= last]
+            outcome = await writer.read_range(log.execution_id, first, last)
+            found = stage.returned(outcome, "a range to be read")
+            difference = difference_between(expected, list(found))
+            if difference:
+                stage.broken(f"the sequences from {first} to {last}", difference)
 
     @rule("RANGE-1")
     async def test_beyond_the_end_is_cut_and_an_unknown_execution_is_empty(

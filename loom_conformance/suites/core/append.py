@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ...lab.paths import WritePath
-from ...lab.stage import Stage
+from ...lab.stage import Log, Stage
 from ..case import on_every_write_path, rule
 
 
@@ -25,6 +25,20 @@ class AppendSuite:
         await stage.holds(log, handle=other)
         async with stage.fresh() as fresh:
             await stage.holds(log, handle=fresh)
+
+    @rule("APPEND-1")
+    async def test_handles_take_turns_at_one_execution(self, stage: Stage) -> None:
+        log = stage.log()
+        handles = [await stage.connect(), await stage.connect()]
+        for turn in range(6):
+            handle = handles[turn % 2]
+            envelope = log.envelope()
+            stage.returned(
+                await handle.append(envelope), "each handle to go on where the other one ended"
+            )
+            log.wrote(envelope)
+            for reader in handles:
+                await stage.holds(log, handle=reader)
 
     @rule("APPEND-2")
     @on_every_write_path
@@ -52,3 +66,19 @@ class AppendSuite:
         log = stage.log()
         await stage.holds(log)
         await stage.accepted(log)
+
+    @rule("APPEND-3")
+    async def test_a_fresh_storage_knows_no_execution(self, stage: Stage) -> None:
+        known = await stage.given_log(2)
+        address = await stage.own_storage()
+        handle = await stage.connect(address, name="elsewhere")
+        log = Log(known.execution_id)
+        await stage.holds(log, handle=handle, expected="a fresh storage to be empty")
+        envelope = log.envelope()
+        stage.returned(
+            await handle.append(envelope),
+            "what another storage holds to be no conflict in this one",
+        )
+        log.wrote(envelope)
+        await stage.holds(log, handle=handle)
+        await stage.holds(known)

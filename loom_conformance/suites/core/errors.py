@@ -48,6 +48,19 @@ class ErrorSuite:
             stage.broken("a ValueError for a value that is refused", outcome.line())
 
     @rule("ERR-1")
+    async def test_fencing_what_is_no_execution_id_works_or_raises_a_value_error(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("fencing")
+        handle = await stage.writer()
+        for strange in ("", "x" * 256, "x" * 5000, "a\x00b", "a\ud800"):
+            outcome = await handle.acquire_fence(strange)
+            if outcome.error is not None and not is_error(outcome.error, ValueError):
+                stage.broken("a token, or a ValueError", outcome.line())
+        log = await stage.given_log(1)
+        stage.returned(await handle.acquire_fence(log.execution_id), "a good id to be fenced after")
+
+    @rule("ERR-1")
     @on_every_write_path
     async def test_a_write_to_a_closed_handle_is_no_conflict(
         self, stage: Stage, path: WritePath

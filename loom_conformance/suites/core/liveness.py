@@ -222,6 +222,32 @@ class LivenessSuite:
             stage.logs.clear()
         must_have_met(rounds)
 
+    @rule("LIVE-6")
+    async def test_batches_that_meet_in_opposite_orders_succeed(self, stage: Stage) -> None:
+        await stage.needs("batch")
+        if stage.backend.batch_scope != "store" or not stage.backend.sparse_sequences:
+            raise NotOffered("two batches over the same executions cannot be free of conflict here")
+        handles = await stage.contenders(4)
+        rounds: list[list[Outcome[None]]] = []
+        for _ in range(stage.settings.rounds(3)):
+            logs = [stage.log() for _ in range(5)]
+            batches = []
+            for number in range(len(handles)):
+                batch = [log.envelope(number) for log in logs]
+                batches.append(batch[::-1] if number % 2 else batch)
+            outcomes = await burst(
+                [
+                    lambda handle=handle, batch=batch: handle.append_batch(batch)  # type: ignore[misc]
+                    for handle, batch in zip(handles, batches, strict=True)
+                ]
+            )
+            rounds.append(outcomes)
+            for batch, outcome in zip(batches, outcomes, strict=True):
+                stage.returned(outcome, "a batch that conflicts with nothing to succeed")
+                stage.noted(batch)
+            await stage.holds(*logs, expected="all of them to be stored")
+        must_have_met(rounds)
+
     @rule("LIVE-7")
     @on_every_write_path
     async def test_closing_one_handle_leaves_the_others_at_work(

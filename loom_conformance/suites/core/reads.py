@@ -6,14 +6,17 @@ import asyncio
 import copy
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from ...lab.calls import Handle, Outcome, short, told_value
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage, difference_between
+from ...lab.verdict import NotOffered
 from ...spi import EventEnvelope
 from ..case import on_every_write_path, rule
 
-WHOLE = 10_000
+WHOLE = 10_001
+"""One more than a page or a window of 10,000, which is the default of some engines."""
 
 
 class ReadSuite:
@@ -68,6 +71,39 @@ class ReadSuite:
             _is_read(stage, outcome, log.envelopes[first:], f"the envelopes from {first} on")
         far = await writer.read_from(log.execution_id, 2**53 - 1)
         _is_read(stage, far, [], "nothing past the end")
+
+    @rule("READ-2")
+    async def test_first_is_a_sequence_and_no_offset(self, stage: Stage) -> None:
+        if not stage.backend.sparse_sequences:
+            raise NotOffered("sequences have no gaps here, so both are the same")
+        log = stage.log()
+        writer = await stage.writer()
+        for place in (0, 3, 4, 20):
+            envelope = log.envelope(place)
+            stage.given(await writer.append(envelope))
+            log.wrote(envelope)
+        for first in (0, 1, 2, 3, 4, 5, 20, 21):
+            expected = [one for one in log.envelopes if one.sequence >= first]
+            outcome = await writer.read_from(log.execution_id, first)
+            _is_read(stage, outcome, expected, f"the envelopes whose sequence is {first} or more")
+
+    @rule("READ-2")
+    async def test_what_is_read_is_a_sequence(self, stage: Stage) -> None:
+        log = await stage.given_log(3)
+        writer = await stage.writer()
+        outcomes: list[Outcome[Any]] = [
+            await writer.read_from(log.execution_id),
+            await writer.read_from(stage.session.fresh_id()),
+        ]
+        if await stage.offers("range"):
+            outcomes.append(await writer.read_range(log.execution_id, 0, 2))
+        for outcome in outcomes:
+            found = stage.returned(outcome, "a read to return")
+            stage.check(
+                hasattr(found, "__len__") and hasattr(found, "__getitem__"),
+                "a sequence, which has a length and can be read again",
+                f"{outcome.call} returned a {type(found).__name__}",
+            )
 
     @rule("READ-2")
     async def test_first_is_zero_by_default(self, stage: Stage) -> None:
@@ -143,6 +179,42 @@ class ReadSuite:
         writing = asyncio.ensure_future(write())
         try:
             await asyncio.gather(*(_watch(stage, reader, log, done) for reader in readers))
+        finally:
+            await writing
+        await stage.holds(log)
+
+    @rule("READ-5")
+    @on_every_write_path
+    async def test_a_write_that_is_refused_is_never_seen(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(2)
+        writer = await stage.writer()
+        readers = [await stage.connect(name="reader"), await stage.connect(name="reader")]
+        done = asyncio.Event()
+
+        async def write() -> None:
+            try:
+                for turn in range(stage.settings.rounds(5)):
+                    rival = log.envelope(0, id=f"rival-{log.execution_id}-{turn}")
+                    envelopes, _, _ = stage.compose(log, lambda _, rival=rival: rival)  # type: ignore[misc]
+                    stage.given_refusal(await stage.write(writer, envelopes))
+            finally:
+                done.set()
+
+        async def watch(reader: Handle) -> None:
+            last_round = False
+            while not last_round:
+                last_round = done.is_set()
+                found = await stage.read(reader, log.execution_id)
+                difference = difference_between(log.envelopes, found)
+                if difference:
+                    stage.broken("nobody to see anything of a write that is refused", difference)
+                await asyncio.sleep(0)
+
+        writing = asyncio.ensure_future(write())
+        try:
+            await asyncio.gather(*(watch(reader) for reader in readers))
         finally:
             await writing
         await stage.holds(log)

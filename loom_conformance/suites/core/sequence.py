@@ -35,6 +35,9 @@ class SequenceSuite:
                     taken, id=f"rival-{log.execution_id}-{taken}", payload="rival"
                 ),
                 DuplicateSequenceError,
+                recovery=lambda sequence, taken=taken: log.envelope(  # type: ignore[misc]
+                    sequence, id=f"rival-{log.execution_id}-{taken}"
+                ),
             )
 
     @rule("SEQ-2")
