@@ -348,3 +348,21 @@ async def test_a_live_handle_outlives_a_crash_of_the_server(
     for number, outcome in enumerate(outcomes):
         if outcome is None:
             assert len(await store.read_from(f"storm-{number}")) == 1
+
+
+async def test_a_conflict_with_what_is_gone_is_tried_again_and_not_for_ever(
+    store: PostgresEventStore, other: asyncpg.Connection
+) -> None:
+    """A key that hides from the look for it: the conflict is there, the row is never found."""
+    await other.execute(
+        """
+        ALTER TABLE envelopes DROP CONSTRAINT envelope_id;
+        CREATE UNIQUE INDEX envelope_id ON envelopes (lower(id));
+        """
+    )
+    await store.append(envelope("order-1", 0, "A"))
+    batch = [envelope("order-2", 0), envelope("order-2", 1, "a")]
+    with pytest.raises(EventStoreError, match="overtaken") as fault:
+        await store.append_batch(batch)
+    assert isinstance(fault.value.__cause__, asyncpg.UniqueViolationError)
+    assert await store.read_from("order-2") == []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import asyncpg
 
@@ -30,6 +30,10 @@ from loom_conformance.spi import (
 )
 
 from .handle import PostgresHandle
+
+
+ATTEMPTS: Final = 10
+"""How often a write is tried that others overtake; the second attempt sees what the first met."""
 
 
 class Row(NamedTuple):
@@ -142,7 +146,7 @@ class PostgresEventStore(PostgresHandle):
         """Store one envelope; return once it is committed."""
         row = self._encode(envelope)
         with self._calls:
-            await self._persist([row])
+            await self._write([row])
 
     async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
         """Store all envelopes or none; return once all are committed."""
@@ -151,7 +155,7 @@ class PostgresEventStore(PostgresHandle):
         rows.sort(key=itemgetter(0, 1))
         with self._calls:
             if rows:
-                await self._persist(rows)
+                await self._write(rows)
 
     async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
         """The execution's envelopes with `sequence >= first`, ascending."""
@@ -179,17 +183,19 @@ class PostgresEventStore(PostgresHandle):
             records = await self._fetch(self.READ, execution_id, first, last)
         return [self._decode(execution_id, record) for record in records]
 
-    async def _persist(self, rows: Sequence[Row]) -> None:
+    async def _write(self, rows: Sequence[Row]) -> None:
         """Write the rows as one step, again where the attempt was overtaken by another's."""
-        while True:
+        for _ in range(ATTEMPTS):
             try:
                 if len(rows) == 1:
                     return await self._write_one(rows[0])
                 return await self._write_many(rows)
-            except RacedError:
-                continue
+            except RacedError as error:
+                overtaken: Exception = error
             except asyncpg.UniqueViolationError as error:
                 await self._raise_conflict(rows, error)
+                overtaken = error
+        raise EventStoreError(f"a write was overtaken {ATTEMPTS} times") from overtaken
 
     async def _write_one(self, row: Row) -> None:
         records = await self._fetch(self.APPEND, *row, writing=True)
