@@ -31,7 +31,6 @@ from loom_conformance.spi import (
 
 from .handle import PostgresHandle
 
-
 ATTEMPTS: Final = 10
 """How often a write is tried that others overtake; the second attempt sees what the first met."""
 
