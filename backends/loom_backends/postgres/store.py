@@ -1,9 +1,9 @@
 """An event store in one PostgreSQL schema.
 
-An execution has a row in
-`executions` from its first write or fence on. A write takes that row's lock in the shared mode,
-which gives it the newest token whatever its snapshot is; `acquire_fence` takes it in the exclusive
-mode. Where the row is not there yet the write makes it, and a unique key keeps out everyone else.
+An execution has a row in `executions` from its first write or fence on. A write takes that row's
+lock in the shared mode, which gives it the newest token whatever its snapshot is; `acquire_fence`
+takes it in the exclusive mode. Where the row is not there yet the write makes it, and a unique key
+keeps out everyone else.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RacedError(Exception):
 
 
 class PostgresEventStore(PostgresHandle):
-    """One handle on a schema, with a small pool; open it with `PostgresEventStore.connect(dsn)`."""
+    """One handle on a schema, with a few sessions; open it with `PostgresEventStore.connect(dsn)`."""
 
     # One implicit transaction, under a lock: two sessions may both find that a table is missing.
     SCHEMA = """
