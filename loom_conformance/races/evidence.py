@@ -62,7 +62,11 @@ class Ended:
     def __str__(self) -> str:
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
-        return "nothing" if self.value is None else str(self.value)
+        if self.value is None:
+            return "nothing"
+        if callable(getattr(self.value, "finished", None)):
+            return "a handle"
+        return str(self.value)
 
 
 @dataclass(slots=True)

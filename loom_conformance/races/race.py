@@ -50,7 +50,7 @@ class Parameters:
     def __str__(self) -> str:
         """What differs from the default, in words."""
         told = {
-            "nodes": f"{self.nodes} nodes",
+            "nodes": f"{self.nodes} node{'' if self.nodes == 1 else 's'}",
             "fenced": "fenced",
             "linger": f"coalesced with a linger of {self.linger} s",
             "max_batch": f"flushes of {self.max_batch}",
@@ -58,7 +58,7 @@ class Parameters:
             "lag": "a replica that stands still"
             if self.lag == FROZEN
             else f"a replica {self.lag} writes behind",
-            "max_attempts": f"{self.max_attempts} attempts",
+            "max_attempts": f"{self.max_attempts} attempt{'' if self.max_attempts == 1 else 's'}",
             "supervised": "supervised",
             "rival": self.rival,
             "crash": f"dies after {self.crash}",
