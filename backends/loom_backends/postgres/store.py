@@ -53,7 +53,7 @@ class RacedError(Exception):
 
 
 class PostgresEventStore(PostgresHandle):
-    """One handle on a schema, with a few sessions; open it with `PostgresEventStore.connect(dsn)`."""
+    """One handle on a schema; open it with `PostgresEventStore.connect(dsn)`."""
 
     # One implicit transaction, under a lock: two sessions may both find that a table is missing.
     SCHEMA = """
