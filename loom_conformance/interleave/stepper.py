@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from types import CoroutineType
-from typing import Any
+from typing import Any, Final
+
+_LOCKS: Final = {asyncio.locks.__file__, asyncio.queues.__file__}
 
 
 class Stepped:
@@ -49,6 +51,15 @@ class Stepped:
                     raised = error
         finally:
             coroutine.close()
+
+
+def waits_in_process(coroutine: object) -> bool:
+    """Whether a suspended coroutine waits at one of asyncio's own locks or queues."""
+    while isinstance(coroutine, CoroutineType):
+        if coroutine.cr_code.co_filename in _LOCKS:
+            return True
+        coroutine = coroutine.cr_await
+    return False
 
 
 def innermost(coroutine: object) -> str:

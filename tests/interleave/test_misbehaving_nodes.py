@@ -242,7 +242,7 @@ async def a_blocking_sleep(node: Node) -> None:
     time.sleep(0.01)  # noqa: ASYNC251
 
 
-UNCONTROLLED = {
+UNCONTROLLED: dict[Callable[[Node], Coroutine[Any, Any, None]], str] = {
     a_thread: "a thread (sum)",
     an_executor: "a thread (len)",
     a_stream: "loop.create_connection",

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -132,10 +133,7 @@ def test_a_token_replays_every_time(backend: Backend) -> None:
     token = verdict.counterexample.token
     assert token is not None
     assert len(token) <= 20
-
-    def replays(*args: Any, **options: Any) -> Awaitable[Verdict]:
-        return replay_steps(*args, token, times=50, **options)
-
+    replays = partial(replay_steps, token=token, times=50)
     again = asyncio.run(contended(backend, LooksThenWrites, replays)).counterexample
     assert again is not None
     assert (again.replayed, again.replays) == (50, 50)
@@ -145,19 +143,15 @@ def test_a_token_that_a_right_store_withstands() -> None:
     verdict = asyncio.run(contended(MemoryBackend(), LooksThenWrites, explore_steps))
     assert verdict.counterexample is not None
     token = verdict.counterexample.token
-
-    def replays(*args: Any, **options: Any) -> Awaitable[Verdict]:
-        return replay_steps(*args, token, **options)
-
+    assert token is not None
+    replays = partial(replay_steps, token=token)
     verdict = asyncio.run(contended(MemoryBackend(), lambda store: store, replays))
     assert verdict.finding is Finding.INCONCLUSIVE
     assert verdict.reason == "diverged at step 3: expected a step of node B; met the end of the run"
 
 
 def test_a_token_of_something_else_is_refused() -> None:
-    def replays(*args: Any, **options: Any) -> Awaitable[Verdict]:
-        return replay_steps(*args, "lk1-00000-AB", **options)
-
+    replays = partial(replay_steps, token="lk1-00000-AB")
     with pytest.raises(BadToken, match="is a schedule of another scenario than 'SEQ-4'"):
         asyncio.run(contended(MemoryBackend(), lambda store: store, replays))
 

@@ -27,7 +27,7 @@ def shown(*nodes: object, **more: object) -> Trace:
 
 def test_everything_that_happens_has_its_line() -> None:
     async def first(node: Node) -> int:
-        token = await node.store.acquire_fence("job")
+        token: int = await node.store.acquire_fence("job")
         await node.store.append(envelope("job", 0, "EXECUTION_STARTED", token=token))
         node.tell("on_event", "0 EXECUTION_STARTED")
         await node.effect("mail", {"to": "ann"})

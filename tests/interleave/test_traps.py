@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -20,11 +20,11 @@ from loom_conformance.interleave import Finding, Limits, Node, Outcome, Scenario
 from loom_conformance.spi import DuplicateSequenceError, EventEnvelope, EventStore
 
 
-class Counted(MemoryBackend):
+class Counted(Wrapping):
     """Counts storages and handles, and what names reach the store."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MemoryBackend(), lambda store: store)
         self.created = self.destroyed = self.opened = self.closed = 0
         self.names: list[str] = []
 
@@ -49,7 +49,7 @@ class Counted(MemoryBackend):
                 backend.closed += 1
                 await self.store.close()
 
-        return Handle(await super().connect(address))
+        return cast(EventStore, Handle(await super().connect(address)))
 
 
 # --- 1: names that are fresh in every run, and steps that are the same in every run ---
@@ -320,17 +320,11 @@ class Unfinished(Around):
 def test_a_transaction_left_open_is_a_failure_of_its_own(postgres: PostgresBackend) -> None:
     handles: list[Unfinished] = []
 
-    class Leaves(PostgresBackend):
-        async def create(self) -> str:
-            return await postgres.create()
-
-        async def destroy(self, address: str) -> None:
-            await postgres.destroy(address)
-
+    class Leaves(Wrapping):
         async def connect(self, address: str) -> EventStore:
             handle = Unfinished(await postgres.connect(address), address)
             handles.append(handle)
-            return handle
+            return cast(EventStore, handle)
 
         async def blocked(self, address: str) -> set[object]:
             waiting = await postgres.blocked(address)
@@ -344,7 +338,7 @@ def test_a_transaction_left_open_is_a_failure_of_its_own(postgres: PostgresBacke
 
     verdict = explore(
         Scenario("left open", [first, second], lambda outcome: None),
-        Leaves(),
+        Leaves(postgres, lambda store: store),
         limits=Limits(patience=0.5),
     )
     assert verdict.finding is Finding.FAILS, str(verdict)
