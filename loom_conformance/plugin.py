@@ -31,7 +31,7 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "depth": ("DEPTH", "how many rounds and examples: quick, default or thorough"),
     "deadline": ("SECONDS", "how long one call may take; raise it for a slow store"),
     "schedule": ("TOKEN", "lead the simultaneous calls of a test through this one schedule"),
-    "report": ("PATH", "write the report to PATH (.json); may be given again"),
+    "report": ("PATH", "write the report to PATH (.json, .html, .md, .svg); may be given again"),
     "stream": ("PATH", "append each event of the run to PATH as a line of JSON"),
     "skip": ("PATH", "pass over the tests whose ids PATH lists, one a line: a run is resumed"),
 }
@@ -138,6 +138,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         recorder = _recorder(session.config)
         if not recorder.worker:
             recorder.introduce(session.items)
+            recorder.beat()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -223,9 +224,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if recorder.run.fails and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if recorder.run.subjects and not config.option.collectonly:
-        from .report.files import write_reports
-
-        write_reports(recorder.run, [Path(path) for path in _many(config, "report")])
+        recorder.write_reports([Path(path) for path in _many(config, "report")])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -254,8 +253,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.line(
             f"note         left running, and keeping this process alive: {', '.join(threads)}"
         )
-    for path in _many(config, "report") if recorder.run.subjects else ():
-        terminalreporter.line(f"report       {path}")
+    for line in recorder.written:
+        terminalreporter.line(line)
 
 
 # --- options ----------------------------------------------------------------------------------
@@ -352,14 +351,11 @@ def _check_report(path: Path) -> None:
     Raises:
         pytest.UsageError: the kind is unknown, or the folder does not exist.
     """
-    from .report.files import KINDS
+    from .report.files import check_path
 
-    if path.suffix not in KINDS:
-        raise pytest.UsageError(
-            f"--loom-report: {str(path)!r} must end in {_either(KINDS)}, to say the kind"
-        )
-    if not path.absolute().parent.is_dir():
-        raise pytest.UsageError(f"--loom-report: there is no folder {str(path.parent)!r}")
+    fault = check_path(path)
+    if fault:
+        raise pytest.UsageError(f"--loom-report: {fault}")
 
 
 def _either(names: Iterable[str]) -> str:

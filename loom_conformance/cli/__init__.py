@@ -54,6 +54,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("rules", "rules", "list the rules, or explain one"),
     Command("backends", "backends", "list the reference backends and what they need"),
     Command("postgres", "postgres", "say which Postgres the kit finds, or what to install"),
+    Command("init", "init", "write a backend to start from, and its test file"),
+    Command("report", "report", "show JSON reports side by side, as a page or in other forms"),
+    Command("diff", "diff", "say what got worse and what got better between two reports"),
+    Command("verify", "verify", "run again what a certificate claims"),
 )
 
 EPILOG: Final = """\

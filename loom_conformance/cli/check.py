@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import platform
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from ..lab.selection import SHORT_NAMES
 from ..lab.settings import DEPTHS, Settings
 from ..report.certificate import Verdict
 from ..report.document import Document, document
-from ..report.files import KINDS, write_reports
+from ..report.files import append_summary, check_path, write_reports
 from ..report.outcomes import Outcome
 from ..report.run import Choice, Event, Run
 from ..report.terminal import failures, summary
@@ -88,7 +89,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_report,
         metavar="PATH",
-        help=f"write the report to PATH ({listed(KINDS, 'or')}); may be given again",
+        help="write the report to PATH: .json, .html (a page), .md (for a pull request), .svg "
+        "(a badge) or certificate.json; may be given again",
     )
     parser.usage = (
         f"{parser.prog} MODULE:CLASS [--profile NAME] [--rule ID] [--path NAME]\n"
@@ -123,8 +125,8 @@ def run(options: argparse.Namespace) -> int:
         return USAGE if ending.usage else COULD_NOT_RUN
     reports = [document(found, key) for key in found.subjects]
     _show(reports)
-    write_reports(found, options.report)
-    say(stdout(), [f"report       {path}" for path in options.report] if reports else [])
+    if reports and not _written(reports, options.report):
+        return COULD_NOT_RUN
     if ending.threads:
         threads = ", ".join(ending.threads)
         say(complaints, [f"the store left threads that keep a process alive: {threads}"])
@@ -132,6 +134,19 @@ def run(options: argparse.Namespace) -> int:
         say(complaints, ["interrupted: what did not run is not proven"])
         return INTERRUPTED
     return _exit_code(found, reports)
+
+
+def _written(reports: list[Document], paths: Iterable[Path]) -> bool:
+    """Write the reports, and the summary of the CI system that this runs on."""
+    try:
+        say(stdout(), [f"report       {path}" for path in write_reports(reports, paths)])
+        summary_path = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary_path:
+            append_summary(Path(summary_path), reports)
+    except OSError as error:
+        say(stderr(), [f"a report could not be written: {error}"])
+        return False
+    return True
 
 
 def _exit_code(found: Run, reports: list[Document]) -> int:
@@ -243,8 +258,7 @@ def _seconds(text: str) -> float:
 
 def _report(text: str) -> Path:
     path = Path(text)
-    if path.suffix not in KINDS:
-        raise argparse.ArgumentTypeError(f"{text!r} must end in {listed(KINDS, 'or')}")
-    if not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    fault = check_path(path)
+    if fault:
+        raise argparse.ArgumentTypeError(fault)
     return path

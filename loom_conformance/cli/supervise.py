@@ -33,6 +33,9 @@ POLL: Final = 0.05
 GRACE: Final = 2.0
 """Seconds that a child has to go away once it has said that it is done, or was asked to."""
 
+LONGEST_TEST: Final = 10
+"""How many times as long as the wait for news one test may take while there is news."""
+
 MOST_STALLS: Final = 3
 """After so many children that stood still, the rest of the tests are given up."""
 
@@ -65,8 +68,8 @@ class Request:
 
     @property
     def stall(self) -> float:
-        """Seconds without news that are too many, at this depth and deadline."""
-        rounds = {"quick": 1, "default": 1, "thorough": 10}[self.settings.depth]
+        """Seconds without a call that begins or ends which are too many, at this deadline."""
+        rounds = 10 if self.settings.depth == "thorough" else 1
         return self.patience or rounds * (60 + 12 * self.settings.deadline)
 
 
@@ -179,6 +182,8 @@ class _Supervisor:
 def _lost(child: _Child) -> Exception:
     if not child.stalled:
         return ProcessLost(child.how())
+    if not child.silent:
+        return Inconclusive(child.how())
     failure = Failure("LIVE-1", "every call to settle within its deadline", child.how())
     return Inconclusive(child.how(), failure)
 
@@ -199,13 +204,15 @@ class _Child:
         self.ended = False
         self.status: int | None = None
         self.stalled = 0.0
+        self.silent = False
         self.threads: tuple[str, ...] = ()
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Start the process, and see to it that it and all its children are gone afterwards."""
         environment = dict(os.environ, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-        environment.pop("PYTEST_ADDOPTS", None)
+        for name in ("PYTEST_ADDOPTS", "GITHUB_STEP_SUMMARY"):
+            environment.pop(name, None)
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 self._words,
@@ -230,7 +237,7 @@ class _Child:
         process = self._process
         assert process is not None
         rest = b""
-        heard = time.monotonic()
+        heard = changed = time.monotonic()
         with self._stream.open("rb") as stream:
             while not self.ended:
                 over = process.poll() is not None
@@ -239,13 +246,17 @@ class _Child:
                 for line in lines:
                     heard = time.monotonic()
                     event = json.loads(line)
+                    if event["event"] != "alive":
+                        changed = heard
                     self._note(event)
                     yield event
                 if over and not self.ended:
                     self.status = process.returncode
                     return
-                if time.monotonic() - heard > stall:
-                    self.stalled = stall
+                now = time.monotonic()
+                if now - heard > stall or now - changed > LONGEST_TEST * stall:
+                    self.stalled = now - changed
+                    self.silent = now - heard > stall
                     return
                 if not lines:
                     time.sleep(POLL)
@@ -266,7 +277,11 @@ class _Child:
     def how(self) -> str:
         """How the child went, in words."""
         if self.stalled:
-            return f"nothing happened for {self.stalled:g} s, so the process was killed; see LIVE-1"
+            if self.silent:
+                what = "no call of the store began or ended any more; see LIVE-1"
+            else:
+                what = "it had still not ended"
+            return f"the test was given up after {self.stalled:.0f} s, since {what}"
         if self.ended:
             return "the store interrupted the run (KeyboardInterrupt, pytest.exit) in this test"
         status = self.status

@@ -8,7 +8,6 @@ done. A call that does not settle raises `Hung`.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -22,7 +21,25 @@ from .loop import LoopBlocked
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_tick = itertools.count(1)
+
+class _Ticks:
+    """Counts the moments at which calls begin and end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __next__(self) -> int:
+        self.count += 1
+        return self.count
+
+
+_tick = _Ticks()
+
+
+def ticks() -> int:
+    """How many calls have begun and ended in this process; it grows while there is progress."""
+    return _tick.count
+
 
 BULKY: Final = 4
 """How many envelopes are named one by one before a step says only how many there were."""

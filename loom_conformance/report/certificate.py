@@ -112,12 +112,13 @@ def _verdict(results: Sequence[RuleResult], proven: Sequence[str]) -> Verdict:
 def _limits(
     results: Sequence[RuleResult], proven: Sequence[str], declarations: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    limits = []
+    alike: dict[str, list[RuleResult]] = {}
     for one in results:
         left_out = one.outcome in (Outcome.NOT_OFFERED, Outcome.DECLINED)
         if left_out and one.rule.profile in proven and one.rule.level == "MUST":
             why = f" ({one.reason})" if one.reason else ""
-            limits.append(f"{one.rule.id} {one.outcome}{why}")
+            alike.setdefault(f"{one.outcome}{why}", []).append(one)
+    limits = [f"{_ids(group)} {told}" for told, group in alike.items()]
     if declarations["max_batch"] is not None and "batch" in proven:
         limits.append(f"at most {declarations['max_batch']} envelopes a batch")
     if declarations["one_process_at_a_time"]:

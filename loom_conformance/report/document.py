@@ -133,16 +133,8 @@ def _failure(test: TestResult) -> dict[str, Any]:
     }
 
 
-def write(path: Path, report: Document) -> None:
-    """Write a document as UTF-8 JSON, whole or not at all."""
-    text = json.dumps(report, indent=2, ensure_ascii=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text + "\n", "utf-8")
-    partial.replace(path)
-
-
 def read(path: Path) -> Document:
-    """Read a document that `write` wrote.
+    """Read a JSON report.
 
     Raises:
         DocumentError: there is no such file, or it is no report of a format that this kit reads.

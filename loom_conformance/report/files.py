@@ -2,30 +2,103 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from .document import Document, document, write
-from .run import Run
+from .badge import badge
+from .certificate_file import certificate
+from .document import Document
+from .markdown import markdown
 
-KINDS: Final = (".json",)
-"""The suffixes that `--loom-report` takes."""
+CERTIFICATE: Final = "certificate.json"
+
+KINDS: Final = (".json", ".html", ".md", ".svg", CERTIFICATE)
+"""How the name of a report may end: the report, the page, the summary, the badge, the certificate.
+"""
 
 
-def write_reports(run: Run, paths: Iterable[Path]) -> None:
-    """Write each report of a run that has ended.
+def kind_of(path: Path) -> str | None:
+    """Which of `KINDS` a path names, or `None`."""
+    if path.name.endswith(CERTIFICATE):
+        return CERTIFICATE
+    return path.suffix if path.suffix in KINDS else None
 
-    A JSON report is about one backend; where a run tested several, each has a file of its own,
-    with the backend's name put before the suffix.
+
+def check_path(path: Path) -> str | None:
+    """What is wrong with a path for a report, or `None`."""
+    if kind_of(path) is None:
+        endings = ", ".join(KINDS[:-1])
+        return f"{str(path)!r} must end in {endings} or {CERTIFICATE}, to say what to write"
+    if not path.absolute().parent.is_dir():
+        return f"there is no folder {str(path.parent)!r}"
+    return None
+
+
+def write_reports(reports: Sequence[Document], paths: Iterable[Path]) -> list[Path]:
+    """Write each kind of report that the paths ask for.
+
+    A page and a summary hold all reports; of the other kinds there is one file a backend, and
+    where there are several, each has the backend's name put before its suffix.
+
+    Returns:
+        the files that were written.
+
+    Raises:
+        OSError: a file could not be written.
     """
-    documents = {key: document(run, key) for key in run.subjects}
+    written = []
     for path in paths:
-        for place, report in zip(
-            _places(path, documents.values()), documents.values(), strict=True
-        ):
-            write(place, report)
+        kind = kind_of(path)
+        if kind in _TOGETHER:
+            _write(path, _TOGETHER[kind](reports))
+            written.append(path)
+            continue
+        for place, report in zip(_places(path, reports), reports, strict=True):
+            _write(place, _EACH[kind or ".json"](report))
+            written.append(place)
+    return written
+
+
+def _page(reports: Sequence[Document]) -> str:
+    from .html import render
+
+    return render(reports)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+
+
+_TOGETHER: Final[Mapping[str | None, Callable[[Sequence[Document]], str]]] = {
+    ".html": _page,
+    ".md": markdown,
+}
+
+_EACH: Final[Mapping[str, Callable[[Document], str]]] = {
+    ".json": _json,
+    ".svg": badge,
+    CERTIFICATE: lambda report: _json(certificate(report)),
+}
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, "utf-8")
+    partial.replace(path)
+
+
+def append_summary(path: Path, reports: Sequence[Document]) -> None:
+    """Add the certificates to the summary that a CI system shows (`GITHUB_STEP_SUMMARY`).
+
+    Raises:
+        OSError: the file could not be written.
+    """
+    with path.open("a", encoding="utf-8") as file:
+        file.write(markdown(reports))
 
 
 def _places(path: Path, reports: Iterable[Document]) -> list[Path]:
@@ -35,5 +108,6 @@ def _places(path: Path, reports: Iterable[Document]) -> list[Path]:
     places = []
     for place, name in enumerate(names):
         number = f"-{names[: place + 1].count(name)}" if names.count(name) > 1 else ""
-        places.append(path.with_name(f"{path.stem}-{name}{number}{path.suffix}"))
+        stem, dot, rest = path.name.partition(".")
+        places.append(path.with_name(f"{stem}-{name}{number}{dot}{rest}"))
     return places

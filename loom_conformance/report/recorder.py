@@ -21,7 +21,10 @@ from typing import Any, Final
 import pytest
 
 from ..backend import Backend
+from ..lab.calls import ticks
 from ..lab.settings import Settings
+from .document import document
+from .files import append_summary, write_reports
 from .outcomes import Expected, Outcome, TestResult
 from .results import ProcessLost, results_of
 from .run import Choice, Event, Run, result_event, subject_event
@@ -29,6 +32,9 @@ from .subject import Subject, describe
 
 ATTRIBUTE: Final = "loom"
 """The attribute of a report that holds its events, as JSON text."""
+
+HEARTBEAT: Final = 1.0
+"""Seconds between two signs of life."""
 
 WORDS: Final[Mapping[Outcome, tuple[str, str, str | tuple[str, Mapping[str, bool]]]]] = {
     Outcome.ERROR: ("error", "E", "ERROR"),
@@ -102,6 +108,7 @@ class Recorder:
         spec: the backend as `--loom-backend` names it, or `""`.
         stream: the file to which each event is appended as a JSON line, or `None`.
         crashed: the node ids of tests in which an xdist worker died.
+        written: what became of the report files, a line each.
     """
 
     run: Run
@@ -110,6 +117,7 @@ class Recorder:
     spec: str = ""
     stream: Path | None = None
     crashed: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
     _introduced: set[str] = field(default_factory=set)
     _subjects: dict[str, Subject] = field(default_factory=dict)
 
@@ -245,6 +253,17 @@ class Recorder:
                     self._write(event)
         self._write({"event": "end", "status": status, "threads": self.left_threads()})
 
+    def write_reports(self, paths: Iterable[Path]) -> None:
+        """Write the reports, and the summary of the CI system that this runs on."""
+        reports = [document(self.run, key) for key in self.run.subjects]
+        try:
+            self.written += [f"report       {path}" for path in write_reports(reports, paths)]
+            summary = os.environ.get("GITHUB_STEP_SUMMARY")
+            if summary:
+                append_summary(Path(summary), reports)
+        except OSError as error:
+            self.written.append(f"a report could not be written: {error}")
+
     @staticmethod
     def left_threads() -> list[str]:
         """The names of the threads that will keep the interpreter from ending.
@@ -259,10 +278,30 @@ class Recorder:
             and not thread.name.startswith(("asyncio_", "ThreadPoolExecutor-"))
         ]
 
-    def _write(self, event: Event) -> None:
+    def beat(self) -> None:
+        """Keep telling those who follow the run that calls of the store still begin and end."""
         if self.stream is not None:
-            with self.stream.open("a", encoding="ascii") as file:
-                file.write(json.dumps(event) + "\n")
+            threading.Thread(target=self._beat, name="loom-heartbeat", daemon=True).start()
+
+    def _beat(self) -> None:
+        before = ticks()
+        while True:
+            time.sleep(HEARTBEAT)
+            now = ticks()
+            if now != before:
+                self._write({"event": "alive", "calls": now})
+            before = now
+
+    def _write(self, event: Event) -> None:
+        """Append a line in one write, so that lines of two threads do not mix."""
+        if self.stream is None:
+            return
+        line = json.dumps(event).encode("ascii") + b"\n"
+        descriptor = os.open(self.stream, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
 
 
 def _from_here(item: pytest.Item, key: str) -> str:

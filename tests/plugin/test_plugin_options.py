@@ -22,7 +22,7 @@ QUIET = ("-p", "no:cacheprovider", "-p", "no:asyncio")
         ("seed", "-3", "must be a whole number from 0, not '-3'"),
         ("depth", "deep", "must be quick, default or thorough, not 'deep'"),
         ("deadline", "0", "must be a number of seconds above 0, not '0'"),
-        ("report", "report.txt", "'report.txt' must end in .json"),
+        ("report", "report.txt", "'report.txt' must end in .json, .html, .md, .svg or certificate"),
         ("report", "nowhere/report.json", "there is no folder 'nowhere'"),
         ("backend", "nowhere:Mine", "there is no module 'nowhere'"),
         ("backend", "loom_backends.memory:Memory", "did you mean 'MemoryBackend'?"),

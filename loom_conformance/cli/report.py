@@ -1,0 +1,52 @@
+"""`loom-conformance report a.json b.json …`: reports side by side, as a page or in other forms."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..report.document import DocumentError, read
+from ..report.files import check_path, write_reports
+from ..report.terminal import summary
+from . import CONFORMS, COULD_NOT_RUN, USAGE
+from .console import say, stderr, stdout
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `report`."""
+    parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="JSON reports")
+    parser.add_argument(
+        "--output",
+        "-o",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="write PATH: .html, .md, .svg or certificate.json; may be given again "
+        "(default: print the summaries)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write what was asked for, or print the summaries."""
+    for path in options.output:
+        fault = check_path(path)
+        if fault:
+            say(stderr(), [f"--output: {fault}"])
+            return USAGE
+    try:
+        reports = [read(path) for path in options.reports]
+    except DocumentError as error:
+        say(stderr(), [str(error)])
+        return USAGE
+    if not options.output:
+        for report in reports:
+            say(stdout(), [*summary(report), ""])
+        return CONFORMS
+    try:
+        written = write_reports(reports, options.output)
+    except OSError as error:
+        say(stderr(), [f"a report could not be written: {error}"])
+        return COULD_NOT_RUN
+    say(stdout(), [f"report       {path}" for path in written])
+    return CONFORMS
