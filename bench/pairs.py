@@ -74,7 +74,7 @@ class Result:
         low: the ratios' lower quartile.
         high: their upper quartile.
         goal: the ratio to reach, or the rate where there is no other side.
-        unit: what `rate` is counted in; of seconds less is better.
+        unit: what `rate` is counted in; of seconds and milliseconds less is better.
     """
 
     group: str
@@ -95,7 +95,7 @@ class Result:
             return False
         if self.ratio is not None:
             return self.ratio >= self.goal
-        return self.rate <= self.goal if self.unit == "s" else self.rate >= self.goal
+        return self.rate <= self.goal if self.unit in ("s", "ms") else self.rate >= self.goal
 
 
 async def compare(

@@ -192,6 +192,7 @@ class _Exploration:
         self._progress = progress
         self._began = time.monotonic()
         self._searching = self._began
+        self._opened: float | None = None
         self._told = self._began
         self._schedules = 0
         self._shared = ""
@@ -214,6 +215,7 @@ class _Exploration:
 
     async def explore(self, make: Callable[[], _Strategy]) -> Verdict:
         async with self._engine() as engine:
+            self._opened = time.monotonic()
             strategy = make()
             failing, why = None, ""
             if isinstance(strategy, Reduced):
@@ -384,6 +386,7 @@ class _Exploration:
             reason,
             counterexample,
             time.monotonic() - self._began,
+            0.0 if self._opened is None else time.monotonic() - self._opened,
         )
 
 

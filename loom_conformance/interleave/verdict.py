@@ -55,7 +55,8 @@ class Verdict:
         bound: which schedules they were, in words.
         reason: why it fails, or why nothing can be said.
         counterexample: the schedule that fails.
-        seconds: how long it took.
+        seconds: how long it took, opening and closing included.
+        searching: how long the search itself took.
     """
 
     scenario: str
@@ -66,6 +67,7 @@ class Verdict:
     reason: str = ""
     counterexample: Counterexample | None = None
     seconds: float = 0.0
+    searching: float = 0.0
 
     @property
     def holds(self) -> bool:
