@@ -480,7 +480,7 @@ def _read_rule(
     """The rule that a wrong result breaks first of all."""
     value = outcome.value if isinstance(outcome, Done) else None
     if not isinstance(value, Sequence) or not all(isinstance(e, EventEnvelope) for e in value):
-        return "APPEND-1"
+        return "RANGE-1" if isinstance(operation, ReadRange) else "READ-2"
     if any(envelope.execution_id != operation.execution_id for envelope in value):
         return "READ-3"
     orders = [_order(envelope) for envelope in value]

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+
+
+async def watching(awaitable: Awaitable[T], at_await: Callable[[int], None]) -> T:
+    """Await, and call `at_await` as `watched` does where what is awaited is a coroutine."""
+    if isinstance(awaitable, Coroutine):
+        return await watched(awaitable, at_await)
+    return await awaitable
 
 
 @types.coroutine

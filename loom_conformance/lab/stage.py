@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -28,8 +28,9 @@ from ..spi import (
     has_ability,
     is_error,
 )
+from .awaits import watching
 from .backend_ref import UnreachableBackendError
-from .calls import Handle, Outcome, short, told_envelope
+from .calls import Handle, Outcome, settle, short, told_envelope, told_envelopes
 from .paths import APPEND, WritePath
 from .processes import ChildFailed, Nursery
 from .verdict import Failure, Inconclusive, NotOffered, RuleBroken
@@ -315,7 +316,14 @@ class Stage:
 
     async def read(self, handle: Handle, execution_id: str) -> list[EventEnvelope]:
         """The whole execution, read as set-up of a check."""
-        return list(self.given(await handle.read_from(execution_id)))
+        return self.listed(await handle.read_from(execution_id))
+
+    def listed(self, outcome: Outcome[Sequence[EventEnvelope]]) -> list[EventEnvelope]:
+        """What a read returned, or an inconclusive test where it failed or is no sequence."""
+        found: object = self.given(outcome)
+        if not isinstance(found, Iterable):
+            raise Inconclusive(f"{outcome.line()}, which is no sequence of envelopes; see READ-2")
+        return list(found)
 
     async def holds(self, *logs: Log, handle: Handle | None = None, expected: str = "") -> None:
         """Check that each execution holds just what its log says.
@@ -371,6 +379,25 @@ class Stage:
         if (self.path or APPEND).batch:
             return await handle.append_batch(envelopes)
         return await handle.append(envelopes[0])
+
+    async def watched_write(
+        self, handle: Handle, envelopes: list[EventEnvelope], at_await: Callable[[int], None]
+    ) -> Outcome[None]:
+        """Write by this test's path, with a function called at each await of the bare call."""
+        store: Any = handle.store
+        batch = (self.path or APPEND).batch
+        method = "append_batch" if batch else "append"
+        call = f"{handle.name}.{method}({told_envelopes(envelopes)})"
+        outcome: Outcome[None] = await settle(
+            call,
+            method,
+            lambda: watching(
+                store.append_batch(envelopes) if batch else store.append(envelopes[0]), at_await
+            ),
+            self.session.allowance(method),
+        )
+        self.steps.append(outcome.line())
+        return outcome
 
     async def write_alone(self, handle: Handle, envelope: EventEnvelope) -> Outcome[None]:
         """Write by this test's path, without company."""

@@ -302,8 +302,9 @@ def test_reads_are_exact():
     forbids(oracle.judge(ReadRange("e", 1, 2), Done(stored[1:2])), "RANGE-1")
     changed = [*stored[:3], envelope(3, payload=0)]
     forbids(oracle.judge(ReadFrom("e"), Done(changed)), "APPEND-2")
-    forbids(oracle.judge(ReadFrom("e"), OTHER), "APPEND-1")
-    forbids(oracle.judge(ReadFrom("e"), Done(None)), "APPEND-1")
+    forbids(oracle.judge(ReadFrom("e"), OTHER), "READ-2")
+    forbids(oracle.judge(ReadFrom("e"), Done(None)), "READ-2")
+    forbids(oracle.judge(ReadRange("e", 0, 1), OTHER), "RANGE-1")
 
 
 def test_reading_out_of_range_is_cut_or_refused():
