@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Final
 
 from ..backend import Backend
 from ..contract.rules import rules
 from ..interleave.explore import Limits, Progress, explore, replay
+from ..interleave.token import BadToken
 from ..interleave.verdict import Finding, Verdict
 from ..report.text import wrapped
 from .play import KIT, Loss, Lost, Play
@@ -80,7 +81,8 @@ class RaceVerdict:
             return [f"{self.title}: holds in the {count} that were run ({verdict.bound})"]
         example = verdict.counterexample
         if not self.lost or example is None:
-            return [f"{self.title}: inconclusive after {count}: {verdict.reason}"]
+            said = f"{self.title}: inconclusive after {count}: {verdict.reason}"
+            return wrapped(said, rest="  ", width=WIDTH)
         findings = self.loss.findings if self.loss is not None else (verdict.reason,)
         lines = [f"FAIL {self.title}", *wrapped(self.race.title, "  ", width=WIDTH)]
         for finding in findings:
@@ -210,6 +212,40 @@ def replay_race(
     play = Play(race, backend, parameters, subject)
     verdict = replay(play.scenario(), play.storage, token, times=times)
     return _verdict(play, verdict, runtime, called)
+
+
+def replay_any(
+    race: Race,
+    backend: Backend,
+    token: str,
+    candidates: Iterable[Parameters],
+    *,
+    subject: Subject = KIT,
+    runtime: str = "",
+    called: str = "",
+) -> RaceVerdict:
+    """Run the schedule with the first of these parameters that the token was made with.
+
+    Raises:
+        BadToken: it is no token, or one of another version, or of none of these.
+    """
+    refused: BadToken | None = None
+    unclear: RaceVerdict | None = None
+    for parameters in candidates:
+        try:
+            verdict = replay_race(
+                race, backend, token, parameters, subject=subject, runtime=runtime, called=called
+            )
+        except BadToken as error:
+            refused = error
+            continue
+        if verdict.verdict.finding is not Finding.INCONCLUSIVE:
+            return verdict
+        # A token tells scenarios apart by two characters only; another may be meant.
+        unclear = unclear or verdict
+    if unclear is not None:
+        return unclear
+    raise refused or BadToken(f"{token} is no schedule of {race.id}")
 
 
 def _verdict(play: Play, verdict: Verdict, runtime: str, called: str) -> RaceVerdict:

@@ -6,7 +6,8 @@ to fail here: its own wrong runtime has to lose it on the same store, or nothing
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ..interleave.explore import Limits
 from ..interleave.token import BadToken
@@ -14,11 +15,15 @@ from ..lab.stage import Stage
 from ..lab.threads import aside
 from ..lab.verdict import Failure, Inconclusive, NotOffered, RuleBroken
 from ..races.catalogue import RACES
-from ..races.exploring import RaceVerdict, play_race, replay_race
+from ..races.drawing import drawn_from, playable, smallest_loss
+from ..races.exploring import RaceVerdict, play_race, replay_any
 from ..races.play import offered
 from ..races.race import Parameters, Race, Reach
 from ..races.wrong import WRONG
 from .case import rule
+
+EXAMPLES: Final = 3
+"""How many drawings of a race's parameters are played at the default depth."""
 
 SECONDS: Final = 60.0
 """How long one variant of a race is explored at the default depth, at most."""
@@ -117,7 +122,8 @@ class RacesSuite:
 async def _played(stage: Stage) -> None:
     """Play the stage's race in all its variants, or in the one schedule that a token names."""
     race = RACES[stage.rule]
-    await offered(race, stage.backend, (await stage.writer()).store)
+    store = (await stage.writer()).store
+    await offered(race, stage.backend, store)
     if stage.settings.schedule is not None:
         await _replayed(stage, race, stage.settings.schedule)
         return
@@ -129,6 +135,7 @@ async def _played(stage: Stage) -> None:
             f"{verdict.verdict.schedules} schedules{f' ({told})' if told else ''}: "
             f"{verdict.verdict.finding.value}"
         )
+    await _drawn(stage, race, drawn_from(race, stage.backend, store))
     await _bites(stage, race)
 
 
@@ -146,21 +153,34 @@ async def _explored(stage: Stage, race: Race, parameters: Parameters) -> RaceVer
     )
 
 
+async def _drawn(stage: Stage, race: Race, values: Mapping[str, Sequence[Any]]) -> None:
+    """Play the race with other values for what the ADR leaves open."""
+    lost = await aside(
+        lambda: smallest_loss(
+            race,
+            stage.backend,
+            values,
+            examples=stage.settings.rounds(EXAMPLES),
+            choice=stage.settings.seed,
+            seconds=SECONDS,
+            patience=stage.settings.deadline,
+        ),
+        stage.settings.rounds(3) * SECONDS,
+        f"{race.id} with drawn parameters",
+    )
+    if lost is not None:
+        _told(stage, lost)
+
+
 async def _replayed(stage: Stage, race: Race, token: str) -> None:
-    refused: BadToken | None = None
-    for parameters in race.variants:
+    def again() -> RaceVerdict:
+        return replay_any(race, stage.backend, token, playable(race))
 
-        def again(parameters: Parameters = parameters) -> RaceVerdict:
-            return replay_race(race, stage.backend, token, parameters)
-
-        try:
-            verdict = await aside(again, SECONDS, race.id)
-        except BadToken as error:
-            refused = error
-            continue
-        _told(stage, verdict)
-        return
-    raise NotOffered(f"the schedule that was given is another race's: {refused}") from refused
+    try:
+        verdict = await aside(again, SECONDS, race.id)
+    except BadToken as error:
+        raise NotOffered(f"the schedule that was given is another race's: {error}") from error
+    _told(stage, verdict)
 
 
 async def _bites(stage: Stage, race: Race) -> None:
