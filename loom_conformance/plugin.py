@@ -17,6 +17,7 @@ import pytest
 from .lab import selection
 from .lab.selection import Selection, SelectionError
 from .lab.settings import DEPTHS, Settings
+from .lab.lifeline import end_with_parent
 from .lab.streams import kept_open
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SELECTION] = chosen
     config.stash[_BEGAN] = time.time()
     config.pluginmanager.register(_Listener(config), "loom-conformance-listener")
+    if _one(config, "stream") and not hasattr(config, "workerinput"):
+        end_with_parent()
     _check_choice(config)
     for path in _many(config, "report"):
         _check_report(Path(path))
