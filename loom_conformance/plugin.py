@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from .lab import selection
+from .lab.lifeline import end_with_parent
 from .lab.selection import Selection, SelectionError
 from .lab.settings import DEPTHS, Settings
-from .lab.lifeline import end_with_parent
 from .lab.streams import kept_open
 
 if TYPE_CHECKING:
