@@ -113,6 +113,7 @@ class Engine:
         self._refused: Uncontrolled | None = None
         self._hanging: Operation | None = None
         self._turns = 0
+        self._rested = -1
         self._since: float | None = None
 
     async def __aenter__(self) -> Engine:
@@ -166,7 +167,9 @@ class Engine:
             if self._hanging is not None:
                 await self._explain_hanging(run, self._hanging)
             self._judge(run)
-            await self._sweep(run)
+            left = [task for node in self._nodes for task in node.tasks if not task.done()]
+            if left:
+                await self._sweep(run, left)
         if not (run.failure or run.stopped or run.repetition or run.diverged):
             await self._check(run, observer)
         return run
@@ -221,6 +224,7 @@ class Engine:
             self._alive.discard(node.index)
             if node.index != self._node_now:
                 self._note_sharing(node)
+            self.goes_on(None)
 
     def _judge(self, run: Run) -> None:
         """What can be said of a run before its outcome is checked."""
@@ -267,11 +271,8 @@ class Engine:
             run.failure = first_line(error)
             run.error = error
 
-    async def _sweep(self, run: Run) -> None:
+    async def _sweep(self, run: Run, left: list[asyncio.Task[Any]]) -> None:
         """End what the nodes left running, so that the next run begins with nothing."""
-        left = [task for node in self._nodes for task in node.tasks if not task.done()]
-        if not left:
-            return
         self.stopping = True
         try:
             for task in left:
@@ -293,39 +294,66 @@ class Engine:
         self._since = None
         self._turns = 0
         self._watchdog.beat()
+        step = self._choose()
+        if step is not None:
+            self._let_go(step)
+        return True
+
+    def goes_on(self, step: Operation | None) -> bool:
+        """Choose at once, where nothing but the running strand has anything to do.
+
+        Called by a strand that has come to a gate, or to its end; `True` if it goes on itself. It
+        spares a turn of the loop, and most steps of a run follow one of the same strand.
+        """
+        ended = self._ended
+        if self._loop.scheduled != self._rested or self.busy is not None:
+            return False
+        if ended is None or ended.done() or self.stopping:
+            return False
+        chosen = self._choose()
+        if chosen is not None and chosen is not step:
+            self._let_go(chosen)
+        return chosen is not None and chosen is step
+
+    def _choose(self) -> Operation | None:
+        """Ask the strategy, and put what it chose into the trail; `None` ends the run."""
         run = self._run
         pending = self._parked
         if self._due:
             pending = {**self._parked, **self._due}
         if not pending or self._refused is not None:
             self._end()
-            return True
+            return None
         trail = run.trail
         if len(trail) >= self._most_steps:
             names = ", ".join(sorted({self._nodes[strand[0]].name for strand in pending}))
             self._stop(f"after {len(trail)} steps the run had not ended: {names} went on")
-            return True
+            return None
         try:
             strand = self._strategy.pick(pending, trail)
         except Diverged as divergence:
             run.diverged = divergence
             self._end()
-            return True
+            return None
         if strand is None:
             run.repetition = True
             self._end()
-            return True
+            return None
         step = pending[strand]
         trail.append(step)
         self.now += 1
         self._node_now = strand[0]
         if strand[1] > -1:
             del self._parked[strand]
+        return step
+
+    def _let_go(self, step: Operation) -> None:
+        """Wake the strand that was chosen."""
         if step.turn is None:
             step.release()
         else:
             step.turn.set_result(None)
-        return True
+        self._rested = self._loop.scheduled
 
     def _end(self) -> None:
         assert self._ended is not None

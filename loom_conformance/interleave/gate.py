@@ -21,12 +21,15 @@ class GatedStore:
 
     Under a decorator (coalescing, tenant scope, lagging replica) it gates what the decorator asks
     of the store, which is what reaches the database.
+
+    Attributes:
+        closed: whether the node has closed it in this run.
     """
 
     def __init__(self, node: Node, handle: RenamedStore) -> None:
         self._node = node
         self._handle = handle
-        self._closed = False
+        self.closed = False
         for method in OPTIONAL:
             if not callable(getattr(handle, method, None)):
                 setattr(self, method, None)
@@ -34,7 +37,7 @@ class GatedStore:
     async def append(self, envelope: EventEnvelope) -> None:
         node = self._open()
         touched = node.resources.write(envelope.execution_id, envelope.id)
-        key = ("append", *_shown(envelope))
+        key = ("append", envelope.execution_id, envelope.sequence, envelope.id, envelope.kind)
         await node.call(key, touched, (envelope,), self._handle.append)
 
     async def append_batch(self, envelopes: Iterable[EventEnvelope]) -> None:
@@ -79,14 +82,10 @@ class GatedStore:
 
     async def close(self) -> None:
         """Refuse what this node still asks of it; the storage keeps the handle for the next run."""
-        self._closed = True
-
-    def reopen(self) -> None:
-        """Serve the next run."""
-        self._closed = False
+        self.closed = True
 
     def _open(self) -> Node:
-        if self._closed:
+        if self.closed:
             raise StoreClosedError
         return self._node
 

@@ -3,6 +3,9 @@
 A step may wait for a lock that another, standing call holds. A backend that says so (`Blocking`)
 is asked; elsewhere a step counts as waiting when it has not ended within a time of grace. A
 waiting call is not chosen until its step has ended.
+
+A call may also wait by asking again and again, with a sleep in between. One that comes to the same
+sleep twice while nobody else took a step is not chosen before another that can be.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from .search.step import Diverged, Step, Strand, Strategy
-from .stepper import Stepped, innermost, waits_in_process
+from .stepper import Stepped, innermost, lines_of, waits_in_process
 from .trace import Row, cut
 
 GRACE: Final = 0.25
@@ -65,6 +68,8 @@ class Line:
         self.steps = 0
         self.since = time.monotonic()
         self.waited = False
+        self.polls = False
+        self._slept: set[tuple[tuple[str, int], ...]] = set()
         self.coroutine = call.start()
         self._news = news
         self._turn: asyncio.Future[None] | None = None
@@ -81,8 +86,21 @@ class Line:
             self._turn.set_result(None)
         else:
             self.state = "stands"
+            self._note_sleep()
             self._news.set()
         return self._turn
+
+    def _note_sleep(self) -> None:
+        self.polls = False
+        if innermost(self.coroutine) == asyncio.sleep.__qualname__:
+            place = lines_of(self.coroutine)
+            self.polls = place in self._slept
+            self._slept.add(place)
+
+    def another_stepped(self) -> None:
+        """What it asks for may be there after somebody else's step."""
+        self.polls = False
+        self._slept.clear()
 
     def give_up(self) -> None:
         """Cancel it, and let it go to its end unled."""
@@ -219,10 +237,10 @@ class Leader:
 
     async def _lead(self, lines: list[Line], run: LedRun, strategy: Strategy) -> None:
         while await self._rest(lines, run):
+            standing = [line for line in lines if line.state == "stands"]
             pending: dict[Strand, Step] = {
                 (line.index, 0): Step((line.index, 0), (line.call.label, line.steps + 1))
-                for line in lines
-                if line.state == "stands"
+                for line in [line for line in standing if not line.polls] or standing
             }
             if len(run.trail) >= self._most_steps:
                 names = ", ".join(lines[node].call.label for node, _ in pending)
@@ -238,6 +256,8 @@ class Leader:
             assert strand is not None
             run.trail.append(pending[strand])
             for line in lines:
+                if line.index != strand[0]:
+                    line.another_stepped()
                 if line.state == "waits":
                     line.ask_again()
             lines[strand[0]].go()

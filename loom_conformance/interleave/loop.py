@@ -102,11 +102,22 @@ class Uncontrolled(Exception):
 
 
 class InterleavingLoop(asyncio.SelectorEventLoop):
-    """The loop on which all runs of an exploration happen, one after the other."""
+    """The loop on which all runs of an exploration happen, one after the other.
+
+    Attributes:
+        scheduled: how many callbacks have been made ready so far by code that runs on the loop.
+    """
 
     def __init__(self) -> None:
         self.rest = RestSelector()
+        self.scheduled = 0
         super().__init__(self.rest)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        self.scheduled += 1
+        return super().call_soon(callback, *args, context=context)
 
     # --- a node's time ---
 

@@ -67,14 +67,17 @@ class Names:
         prefix = self.prefix
         if not prefix:
             return
-        error.args = tuple(_cleaned(value, prefix) for value in error.args)
-        for name, value in list(getattr(error, "__dict__", {}).items()):
+        for value in error.args:
             if isinstance(value, str) and prefix in value:
-                setattr(error, name, value.replace(prefix, ""))
-
-
-def _cleaned(value: Any, prefix: str) -> Any:
-    return value.replace(prefix, "") if isinstance(value, str) else value
+                error.args = tuple(
+                    one.replace(prefix, "") if isinstance(one, str) else one for one in error.args
+                )
+                break
+        held = getattr(error, "__dict__", None)
+        if held:
+            for name, value in held.items():
+                if isinstance(value, str) and prefix in value:
+                    held[name] = value.replace(prefix, "")
 
 
 class RenamedStore:

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .clock import NodeClock, NodeTimer
-from .gate import Gated, GatedStore
+from .gate import Gated
 from .loop import Uncontrolled
 from .owner import OWNER
 from .resources import NOTHING, Resources, Touched
@@ -94,9 +94,9 @@ class Node:
         self.tasks.clear()
         self.timers.clear()
         self._strands.clear()
-        for gate in (self.store, self.leases):
-            if isinstance(gate, GatedStore):
-                gate.reopen()
+        self.store.closed = False
+        if self.leases is not None:
+            self.leases.closed = False
 
     # --- what a node does ---
 
@@ -147,14 +147,19 @@ class Node:
         `perform` does the real work over real I/O.
         """
         engine = self._engine
-        operation = Operation(self._strand(), key, touched, engine.now, args)
-        operation.turn = self._loop.create_future()
+        task = asyncio.current_task(self._loop)
+        strand = self._strands.get(task)
+        if strand is None:
+            strand = self._strands[task] = (self.index, len(self._strands))
+        operation = Operation(strand, key, touched, engine.now, args)
         engine.park(self, operation)
-        try:
-            await operation.turn
-        except asyncio.CancelledError:
-            engine.unpark(operation)
-            raise
+        if task is None or task.cancelling() or not engine.goes_on(operation):
+            operation.turn = self._loop.create_future()
+            try:
+                await operation.turn
+            except asyncio.CancelledError:
+                engine.unpark(operation)
+                raise
         engine.busy = operation
         token = OWNER.set(None)
         try:
@@ -167,13 +172,6 @@ class Node:
             operation.settled = True
             engine.busy = None
         return result
-
-    def _strand(self) -> Strand:
-        task = asyncio.current_task()
-        strand = self._strands.get(task)
-        if strand is None:
-            strand = self._strands[task] = (self.index, len(self._strands))
-        return strand
 
     def armed(self, timer: NodeTimer) -> None:
         """A timer is there from now on; see `NodeClock`."""

@@ -80,3 +80,13 @@ def where(coroutine: object) -> str:
     if isinstance(outer, CoroutineType) and outer is not inner and outer.cr_frame is not None:
         return f"{name}, called by {outer.cr_code.co_qualname} in line {outer.cr_frame.f_lineno}"
     return name
+
+
+def lines_of(coroutine: object) -> tuple[tuple[str, int], ...]:
+    """The functions of a suspended coroutine, outermost first, each with the line it waits in."""
+    found = []
+    while isinstance(coroutine, CoroutineType):
+        if coroutine.cr_frame is not None:
+            found.append((coroutine.cr_code.co_qualname, coroutine.cr_frame.f_lineno))
+        coroutine = coroutine.cr_await
+    return tuple(found)

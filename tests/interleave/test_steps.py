@@ -250,6 +250,33 @@ def test_a_call_that_waits_for_a_lock_in_the_process_is_not_chosen() -> None:
     assert "guessed after 0.01 s" in verdict.bound
 
 
+def test_a_call_that_asks_again_and_again_lets_the_other_go_on() -> None:
+    orders: set[tuple[str, ...]] = set()
+
+    async def make() -> list[Call]:
+        held: list[str] = []
+        order: list[str] = []
+
+        async def locked(name: str) -> None:
+            while held:  # noqa: ASYNC110 - as one does whose lock is a database's
+                await asyncio.sleep(0.001)
+            held.append(name)
+            await asyncio.sleep(0)
+            held.remove(name)
+            order.append(name)
+            if len(order) == 2:
+                orders.add(tuple(order))
+
+        return [Call(name, partial(locked, name)) for name in "ab"]
+
+    async def check(settled: Sequence[Settled]) -> None:
+        assert [one.error for one in settled] == [None, None]
+
+    verdict = asyncio.run(explore_steps("polled", make, check, preemptions=2, most_steps=20))
+    assert verdict.finding is Finding.HOLDS_IN_THOSE_RUN, str(verdict)
+    assert orders == {("a", "b"), ("b", "a")}
+
+
 # --- ends that are no pass ---
 
 
@@ -291,8 +318,10 @@ def test_calls_that_change_from_run_to_run() -> None:
     runs = itertools.count()
 
     async def changes() -> None:
-        for _ in range(5 if next(runs) < 3 else 0):
+        if next(runs) < 3:
+            await three_steps()
             await asyncio.sleep(0)
+            await three_steps()
 
     verdict = steps_of(changes, three_steps)
     assert verdict.finding is Finding.INCONCLUSIVE

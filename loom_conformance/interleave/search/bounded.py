@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from .step import Step, Strand, follow, follow_to_end
 
+_Branch: TypeAlias = tuple[Sequence[Step], int, Step | None]
+"""A schedule to run: a known one, up to where it is left, and the step that then comes instead;
+after that no preemption."""
 
-@dataclass(slots=True, frozen=True)
-class _Branch:
-    """A schedule to run: a known one up to a point, there another step, then no preemption."""
-
-    known: Sequence[Step]
-    length: int
-    other: Step | None
+_Passed: TypeAlias = tuple[int, Strand, tuple[Step, ...]]
+"""A choice: its index, what was chosen, and all that could have been."""
 
 
 class Bounded:
@@ -29,11 +27,13 @@ class Bounded:
     def __init__(self, bound: int | None = None) -> None:
         self.bound = bound
         self.level = 0
-        self._now: deque[_Branch] = deque([_Branch((), 0, None)])
+        self._now: deque[_Branch] = deque([((), 0, None)])
         self._next: deque[_Branch] = deque()
-        self._branch = self._now[0]
-        self._same: list[tuple[int, Step]] = []
-        self._more: list[tuple[int, Step]] = []
+        self._known: Sequence[Step] = ()
+        self._left_at = 0
+        self._instead: Step | None = None
+        self._same: list[_Passed] = []
+        self._more: list[_Passed] = []
 
     @property
     def complete(self) -> bool:
@@ -46,7 +46,7 @@ class Bounded:
                 return False
             self.level += 1
             self._now, self._next = self._next, self._now
-        self._branch = self._now.popleft()
+        self._known, self._left_at, self._instead = self._now.popleft()
         self._same, self._more = [], []
         return True
 
@@ -56,33 +56,32 @@ class Bounded:
 
     def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand:
         index = len(trail)
-        branch = self._branch
-        if index < branch.length:
-            return follow(branch.known[index], pending, index)
-        if index == branch.length and branch.other is not None:
-            return follow(branch.other, pending, index)
+        if index < self._left_at:
+            return follow(self._known[index], pending, index)
+        if index == self._left_at and self._instead is not None:
+            return follow(self._instead, pending, index)
         last = trail[-1].strand if trail else None
         if last is not None and last in pending:
-            chosen = last
-            others = self._more
-        else:
-            chosen = min(pending, key=_order)
-            others = self._same
-        if len(pending) > 1:
-            for strand in sorted(pending, key=_order):
-                if strand != chosen:
-                    others.append((index, pending[strand]))
+            if len(pending) > 1:
+                self._more.append((index, last, tuple(pending.values())))
+            return last
+        if len(pending) == 1:
+            return next(iter(pending))
+        chosen = min(pending, key=calls_first)
+        self._same.append((index, chosen, tuple(pending.values())))
         return chosen
 
     def finish(self, trail: Sequence[Step]) -> None:
-        branch = self._branch
-        follow_to_end(branch.length + (branch.other is not None), trail)
+        follow_to_end(self._left_at + (self._instead is not None), trail)
         known = tuple(trail)
-        self._now.extend(_Branch(known, index, step) for index, step in self._same)
-        self._next.extend(_Branch(known, index, step) for index, step in self._more)
+        for passed, branches in ((self._same, self._now), (self._more, self._next)):
+            for index, chosen, steps in passed:
+                for step in steps:
+                    if step.strand != chosen:
+                        branches.append((known, index, step))
 
 
-def _order(strand: Strand) -> tuple[bool, int, int]:
-    """Calls before timers, then by node, then by age."""
+def calls_first(strand: Strand) -> tuple[bool, int, int]:
+    """An order of strands: calls before timers, then by node, then by age."""
     node, number = strand
     return number < 0, node, abs(number)

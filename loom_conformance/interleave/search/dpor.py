@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .bounded import calls_first
 from .step import Step, Strand, dependent, follow, follow_to_end
 
 
@@ -147,7 +148,7 @@ class Reduced:
                 self.blocked += 1
                 return None
             last = trail[-1].strand if trail else None
-            chosen = last if last in awake else min(awake)
+            chosen = last if last in awake else min(awake, key=calls_first)
             frame.wakeup.branches.append(_Wakeup(pending[chosen]))
         frame.step = pending[chosen]
         return chosen

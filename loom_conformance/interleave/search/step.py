@@ -119,11 +119,12 @@ def follow(expected: Step, pending: Mapping[Strand, Step], index: int) -> Strand
     Raises:
         Diverged: it is not.
     """
-    met = pending.get(expected.strand)
+    strand = expected.strand
+    met = pending.get(strand)
     if met is None or met.key != expected.key:
         there = [met] if met is not None else [step for _, step in sorted(pending.items())]
         raise Diverged(f"choice {index + 1}", str(expected), ", ".join(map(str, there)))
-    return expected.strand
+    return strand
 
 
 def follow_to_end(length: int, trail: Sequence[Step]) -> None:
