@@ -224,7 +224,7 @@ class Engine:
             self._alive.discard(node.index)
             if node.index != self._node_now:
                 self._note_sharing(node)
-            self.goes_on(None)
+        self.goes_on(None)
 
     def _judge(self, run: Run) -> None:
         """What can be said of a run before its outcome is checked."""
