@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from .pairs import Plan, Result
-from .tables import as_markdown, draw
+from .tables import as_markdown, as_row, draw
 
-MODULES: Final = ("stores", "interleaving", "checker")
+MODULES: Final = ("stores", "kit", "interleaving", "checker")
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ async def _gather(name: str, plan: Plan) -> list[Result]:
     module = importlib.import_module(f"{__package__}.{name}")
     results: list[Result] = []
     async for result in module.measure(plan):
-        print(f"{result.group}: {result.what} …", file=sys.stderr, flush=True)
+        print(as_row(result), file=sys.stderr, flush=True)
         results.append(result)
     return results
 

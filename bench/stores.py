@@ -1,16 +1,14 @@
 """The reference stores beside the raw drivers and beside other event stores.
 
-Single appends by 1, 8 and 64 callers, coalesced and not; batches of 100; reads of 1,000; and the
-kit's own time on each backend. Everything is durable: a commit is synced.
+Single appends by 1, 8 and 64 callers, coalesced and not; batches of 100; reads of 1,000.
+Everything is durable: a commit is synced.
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,8 +32,6 @@ BATCH: Final = 100
 READ: Final = 1_000
 SINGLE: Final = 200
 PER_CALLER: Final = 10
-KIT_WITHIN: Final = {"memory": 5.0, "sqlite": 20.0, "postgres": 40.0}
-"""How long the kit may take on a backend at its default depth, in seconds."""
 
 Pair = tuple[str, Side[Any], Side[Any], float | None]
 """What is done, by whom, beside whom, and the ratio to reach."""
@@ -58,9 +54,6 @@ async def measure(plan: Plan) -> AsyncIterator[Result]:
                 yield result
         finally:
             await asyncio.to_thread(server.stop)
-    if plan.scale >= 1:
-        for name, goal in KIT_WITHIN.items():
-            yield await asyncio.to_thread(_kit, name, goal)
 
 
 # --- Sides of a pair --------------------------------------------------------------------------
@@ -285,14 +278,3 @@ async def _filled(
 async def _compared(plan: Plan, group: str, pairs: Sequence[Pair]) -> AsyncIterator[Result]:
     for what, ours, theirs, goal in pairs:
         yield await compare(plan, group, what, ours, theirs, goal=goal)
-
-
-def _kit(name: str, goal: float) -> Result:
-    before = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "loom_conformance", "check", name],
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
-    seconds = time.perf_counter() - before
-    return Result("the kit", f"check {name}, default depth", seconds, goal=goal, unit="s")

@@ -14,18 +14,19 @@ def as_markdown(results: Sequence[Result]) -> str:
         "| | work | rate | against | its rate | ratio (quartiles) | goal |",
         "|---|---|---:|---|---:|---:|---|",
     ]
-    for result in results:
-        other = "" if result.other is None else f"{result.other:,.0f}/s"
-        ratio = (
-            ""
-            if result.ratio is None
-            else f"{result.ratio:.2f} ({result.low:.2f} to {result.high:.2f})"
-        )
-        lines.append(
-            f"| {result.group} | {result.what} | {_rate(result)} | {result.against or ''} | {other}"
-            f" | {ratio} | {_goal(result)} |"
-        )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *map(as_row, results)]) + "\n"
+
+
+def as_row(result: Result) -> str:
+    """One line of the table."""
+    other = "" if result.other is None else f"{result.other:,.0f}/s"
+    ratio = ""
+    if result.ratio is not None:
+        ratio = f"{result.ratio:.2f} ({result.low:.2f} to {result.high:.2f})"
+    return (
+        f"| {result.group} | {result.what} | {_rate(result)} | {result.against or ''} | {other}"
+        f" | {ratio} | {_goal(result)} |"
+    )
 
 
 def _rate(result: Result) -> str:
