@@ -145,7 +145,7 @@ class SteppedSuite:
 
         async def judge(turn: Round, settled: Sequence[Settled]) -> None:
             _returned(stage, settled[0], "a good batch to be acknowledged")
-            seen = _returned(stage, settled[1], "reads beside a batch to succeed")
+            seen = _given(settled[1])
             whole = [
                 sum(one.execution_id == log.execution_id for one in turn.envelopes)
                 for log in turn.logs
@@ -336,6 +336,13 @@ async def _acquire_against_write(stage: Stage, *, fenced_before: bool) -> None:
 def _returned(stage: Stage, settled: Settled, expected: str) -> Any:
     if settled.error is not None:
         stage.broken(expected, _told_settled(settled))
+    return settled.value
+
+
+def _given(settled: Settled) -> Any:
+    """What a call returned that the rule is not about, or an inconclusive test."""
+    if settled.error is not None:
+        raise Inconclusive(f"set-up failed: {_told_settled(settled)}") from settled.error
     return settled.value
 
 
