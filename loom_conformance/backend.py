@@ -116,3 +116,17 @@ class Blocking(Protocol):
 
     async def blocked(self, address: str) -> Set[object]:
         """The handles of this process on `address` that wait for a lock right now."""
+
+
+@runtime_checkable
+class Networked(Protocol):
+    """A backend whose server is reached over TCP, so that the kit can lose what is said to it.
+
+    Stores whose address is a PostgreSQL DSN need not say this.
+    """
+
+    def endpoint(self, address: str) -> tuple[str, int]:
+        """The host and port where the storage's server listens."""
+
+    def through(self, address: str, host: str, port: int) -> str:
+        """The address of the same storage by way of another host and port."""

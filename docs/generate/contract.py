@@ -13,6 +13,7 @@ TITLES: Final = {
     "range": "range",
     "fencing": "fencing",
     "durability": "durability (backends that outlive a process)",
+    "faults": "faults (what the storage's address lets the kit do to it, and load from processes)",
     "coalescing": "coalescing (the kit's decorator, or the author's own)",
     "scoping": "scoping (decorators that rename executions, such as a tenant scope)",
     "leases": "leases (backends with `connect_leases`)",

@@ -174,11 +174,13 @@ class Refused:
 class Unknown:
     """Whether the call happened is not known: at any later time, or never.
 
-    `error` is what ended it: an error's class name, `"cancelled"`, `"killed"` or `"no answer"`.
+    `error` is what ended it: an error's class name, `"cancelled"`, `"hung"` or `"no answer"`;
+    `bases` are the names of the classes that the error's class derives from.
     """
 
     error: str = "no answer"
     message: str = field(default="", compare=False)
+    bases: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __str__(self) -> str:
         return f"unknown ({self.error})"
@@ -202,7 +204,8 @@ def settled(error: BaseException) -> Refused | Unknown:
     )
     if is_error(error, *refusals):
         return Refused.of(error)
-    return Unknown(type(error).__name__, str(error))
+    bases = frozenset(base.__name__ for base in type(error).__mro__)
+    return Unknown(type(error).__name__, str(error), bases)
 
 
 def _envelope_text(envelope: EventEnvelope) -> str:

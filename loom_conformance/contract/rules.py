@@ -21,6 +21,7 @@ PROFILES: Final = (
     "range",
     "fencing",
     "durability",
+    "faults",
     "coalescing",
     "scoping",
     "leases",

@@ -79,9 +79,12 @@ def _fork(nursery: socket.socket, fd: int, backend: type[Backend], told: Mapping
     status = 1
     try:
         nursery.close()
-        limit_child(told.get("limits", {}))
         random.seed()
-        asyncio.run(_Child(backend(), told).serve(socket.socket(fileno=fd)))
+        recorder = Recorder(Path(told["history"]), told["name"], told["declared"])
+        # From here on the process may not do what its limits forbid.
+        limit_child(told.get("limits", {}))
+        child = _Child(backend(), told["address"], recorder)
+        asyncio.run(child.serve(socket.socket(fileno=fd)))
         status = 0
     except BaseException:  # noqa: BLE001 - the last word of a process that must not return
         traceback.print_exc()
@@ -93,10 +96,10 @@ def _fork(nursery: socket.socket, fd: int, backend: type[Backend], told: Mapping
 class _Child:
     """One forked process: its backend, its handles and its load."""
 
-    def __init__(self, backend: Backend, told: Mapping[str, Any]) -> None:
+    def __init__(self, backend: Backend, address: str, recorder: Recorder) -> None:
         self.backend = backend
-        self.address: str = told["address"]
-        self.recorder = Recorder(Path(told["history"]), told["name"], told["declared"])
+        self.address = address
+        self.recorder = recorder
         self.handles: dict[str, RecordedHandle] = {}
         self.running: LoadRun | None = None
 

@@ -124,8 +124,9 @@ def encode_outcome(outcome: Outcome) -> dict[str, Any]:
                 "attributes": {name: _plain(value) for name, value in attributes.items()},
                 "message": message,
             }
-        case Unknown(error, message):
-            return {"type": "unknown", "error": error, "message": message}
+        case Unknown(error, message, bases):
+            told = {"type": "unknown", "error": error, "message": message}
+            return {**told, "bases": sorted(bases)} if bases else told
 
 
 def _encode_result(value: object) -> object:
@@ -526,7 +527,11 @@ class _Reader:
                     told.get("message", ""),
                 )
             case "unknown":
-                return Unknown(told.get("error", "no answer"), told.get("message", ""))
+                return Unknown(
+                    told.get("error", "no answer"),
+                    told.get("message", ""),
+                    frozenset(told.get("bases", ())),
+                )
             case other:
                 raise ValueError(f"unknown type {other!r}")
 

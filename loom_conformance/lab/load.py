@@ -60,6 +60,10 @@ KINDS: Final[Mapping[str, int]] = {
 """The kinds of calls with their default weights."""
 
 
+HUNG_TOO_OFTEN: Final = 3
+"""After so many hung calls a load begins no more: the verdict is clear, and each costs patience."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """What one process does to a store.
@@ -205,6 +209,8 @@ class LoadRun:
         if isinstance(outcome, Unknown):
             self.cancelled += outcome.error == "cancelled"
             self.hung += outcome.error == "hung"
+            if self.hung >= HUNG_TOO_OFTEN:
+                self._stopping = True
         if isinstance(outcome, Unknown) and outcome.error != "cancelled":
             # Nothing is gained by hammering on a server that is down.
             await asyncio.sleep(0.02)

@@ -21,12 +21,7 @@ from ..backend import Backend, Crashing
 from ..contract.operations import Done, ReadFrom, executions_of
 from .checker.search import Budget
 from .checker.verdict import Verdict, check, model_of
-from .faults.address import (
-    is_postgres,
-    postgres_endpoint,
-    postgres_through,
-    sqlite_file,
-)
+from .faults.address import endpoint_of, is_postgres, sqlite_file, through
 from .faults.moments import Moment
 from .faults.postgres import tagged, terminate
 from .faults.proxy import Proxy, Trap
@@ -58,6 +53,7 @@ class Plan:
         load: what each process does; `calls` and `seconds` are per process.
         processes: how many processes call at the same time.
         faults: how often each kind of fault is chosen, by weight.
+        first: faults that are done first of all, in this order, where the backend allows them.
         calls_between: about how many calls are made between two faults; `None` to go by time.
         seconds_between: about how long to wait between two faults.
         most: the number of faults after which no more are done.
@@ -68,6 +64,7 @@ class Plan:
     load: Load = field(default_factory=Load)
     processes: int = 2
     faults: Mapping[FaultKind, int] = field(default_factory=lambda: {"kill": 1, "pause": 1})
+    first: tuple[FaultKind, ...] = ()
     calls_between: int | None = 100
     seconds_between: float = 0.5
     most: int | None = None
@@ -191,7 +188,7 @@ class _Trial:
         self._progress = progress
         self._declared = declarations(backend)
         self._children: list[Child] = []
-        self._done: dict[str, dict[str, int]] = {}
+        self._dead: set[str] = set()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tag = f"loom-{chance.getrandbits(48):012x}"
         self._proxy: Proxy | None = None
@@ -228,10 +225,10 @@ class _Trial:
         async with AsyncExitStack() as stack:
             if is_postgres(address):
                 address = tagged(address, self._tag)
-                if self._wants("cut", "lose", "delay"):
-                    proxy = Proxy(postgres_endpoint(address))
-                    self._proxy = await stack.enter_async_context(proxy)
-                    address = postgres_through(address, *self._proxy.listening)
+            endpoint = endpoint_of(self.backend, address)
+            if endpoint is not None and self._wants("cut", "lose", "delay"):
+                self._proxy = await stack.enter_async_context(Proxy(endpoint))
+                address = through(self.backend, address, *self._proxy.listening)
             nursery = await stack.enter_async_context(
                 Nursery(type(self.backend), self.folder, patience=120.0)
             )
@@ -277,12 +274,12 @@ class _Trial:
             moment = self._moment() if self._may() else None
             self._children.append(child)
             try:
-                self._done[name] = await child.load(load, moment)
+                await child.load(load, moment)
                 await child.quit()
                 return
             except ChildDied:
                 if await child.ended() == signal.SIGKILL:
-                    self._fired("kill", child.name)
+                    self._killed(child)
             finally:
                 self._children.remove(child)
             if left is not None:
@@ -305,23 +302,46 @@ class _Trial:
         self.recorder.fault(kind, target, detail, at)
         self.figures.faults[kind] += 1
 
+    def _killed(self, child: Child) -> None:
+        if child.name not in self._dead:
+            self._dead.add(child.name)
+            self._fired("kill", child.name)
+
     async def _mischief(self) -> None:
         """Do faults one after another until the load is over."""
-        able: dict[str, Callable[[], Awaitable[None]]] = {"kill": self._kill, "pause": self._pause}
+        if not await self._wait_a_while():
+            return
+        able: dict[FaultKind, Callable[[], Awaitable[None]]] = {
+            "kill": self._kill,
+            "pause": self._pause,
+        }
         if isinstance(self.backend, Crashing):
             able["crash"] = self._crash
         if self._proxy is not None:
             able |= {"cut": self._cut, "lose": self._lose, "delay": self._delay}
         if is_postgres(self.address):
             able["terminate"] = self._terminate
-        if sqlite_file(self.address) is not None or not is_postgres(self.address):
+        if sqlite_file(self.address) is not None:
             able["lock"] = self._lock
-        kinds = [kind for kind in able if self.plan.faults.get(kind, 0) > 0]  # type: ignore[call-overload]
+        for kind in self.plan.first:
+            if kind in able and not await self._until_fired(kind, able[kind]):
+                return
+        chances = {kind: self.plan.faults.get(kind, 0) for kind in able}
+        kinds = [kind for kind, weight in chances.items() if weight > 0]
         if not kinds:
             return
-        weights = [self.plan.faults[kind] for kind in kinds]  # type: ignore[index]
+        weights = [chances[kind] for kind in kinds]
         while await self._wait_a_while() and self._may():
             await able[self.random.choices(kinds, weights)[0]]()
+
+    async def _until_fired(self, kind: str, do: Callable[[], Awaitable[None]]) -> bool:
+        """Do a fault until it has fired; `False` if the load is over before."""
+        before = self.figures.faults.total()
+        while await self._wait_a_while():
+            await do()
+            if self.figures.faults.total() > before:
+                return True
+        return False
 
     async def _wait_a_while(self) -> bool:
         """Wait for the next fault; `False` once the load is over."""
@@ -346,8 +366,9 @@ class _Trial:
 
     async def _kill(self) -> None:
         if self._children:
-            # The worker that waits for it records the death.
-            await self.random.choice(self._children).kill()
+            child = self.random.choice(self._children)
+            if await child.kill():
+                self._killed(child)
 
     async def _pause(self) -> None:
         """Stop a process while the others go on, then wake it."""

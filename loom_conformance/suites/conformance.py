@@ -13,7 +13,10 @@ from .case import Case, cases_of
 from .coalescing import CoalescingSuite
 from .core import CoreSuite
 from .durability import DurabilitySuite
+from .faults import FaultSuite
 from .fencing import FencingSuite
+from .histories import HistorySuite
+from .killed import KilledSuite
 from .leases import LeasesSuite
 from .model import ModelSuite
 from .races import RacesSuite
@@ -24,6 +27,9 @@ from .stepped import SteppedSuite
 
 # Pytest begins with what the last base brings: that calls settle, then core, then the rest.
 class Conformance(
+    KilledSuite,
+    HistorySuite,
+    FaultSuite,
     RacesSuite,
     ModelSuite,
     SteppedSuite,

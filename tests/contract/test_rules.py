@@ -14,6 +14,7 @@ FAMILIES = {
     "range": {"RANGE"},
     "fencing": {"FENCE"},
     "durability": {"DUR"},
+    "faults": {"FAULT"},
     "coalescing": {"COAL"},
     "scoping": {"SCOPE"},
     "leases": {"LEASE"},

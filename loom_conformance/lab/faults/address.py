@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
+from ...backend import Backend, Networked
+
 SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 POSTGRES_SCHEMES: Final = ("postgres", "postgresql")
 
@@ -65,6 +67,28 @@ def postgres_through(address: str, host: str, port: int) -> str:
             "",
         )
     )
+
+
+def endpoint_of(backend: Backend, address: str) -> Endpoint | None:
+    """Where the server behind an address listens; `None` where nothing is known of one."""
+    if isinstance(backend, Networked):
+        return Endpoint(*backend.endpoint(address))
+    return postgres_endpoint(address) if is_postgres(address) else None
+
+
+def through(backend: Backend, address: str, host: str, port: int) -> str:
+    """The same storage by way of another host and port."""
+    if isinstance(backend, Networked):
+        return backend.through(address, host, port)
+    return postgres_through(address, host, port)
+
+
+def postgres_read_only(address: str) -> str:
+    """The same DSN, with sessions that may not write."""
+    parts = urlsplit(address)
+    query = dict(parse_qsl(parts.query))
+    query["options"] = f"{query.get('options', '')} -cdefault_transaction_read_only=on".strip()
+    return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
 
 
 def sqlite_file(address: str) -> Path | None:

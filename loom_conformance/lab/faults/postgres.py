@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -32,5 +34,33 @@ async def terminate(address: str, name: str) -> int:
     connection = await asyncpg.connect(address)
     try:
         return int(await connection.fetchval(_TERMINATE, name))
+    finally:
+        await connection.close()
+
+
+_TABLES: Final = """
+    SELECT format('%I.%I', nspname, relname) FROM pg_class
+    JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = current_schema() AND relkind IN ('r', 'p')
+"""
+
+
+@asynccontextmanager
+async def tables_locked(address: str) -> AsyncIterator[int]:
+    """Another session holds every table of the schema against writers; how many tables.
+
+    Raises:
+        ImportError: asyncpg is not installed.
+        OSError, asyncpg.PostgresError: the server cannot be reached.
+    """
+    import asyncpg
+
+    connection = await asyncpg.connect(address)
+    try:
+        tables = [name for (name,) in await connection.fetch(_TABLES)]
+        async with connection.transaction():
+            if tables:
+                await connection.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
+            yield len(tables)
     finally:
         await connection.close()
