@@ -11,6 +11,7 @@ from loom_conformance.races.catalogue import RACES
 from loom_conformance.races.race import Parameters, Race
 from loom_conformance.races.wrong import WRONG
 from loom_conformance.suites.case import cases_of
+from loom_conformance.suites.killed import KilledSuite
 from loom_conformance.suites.races import RacesSuite
 
 
@@ -27,6 +28,7 @@ def test_the_races_are_the_rules_of_their_profile_in_order() -> None:
 
 def test_every_race_has_its_test_in_the_suite() -> None:
     assert [case.rule.id for case in cases_of(RacesSuite)] == list(RACES)
+    assert {case.rule.id for case in cases_of(KilledSuite)} == {"RACE-5", "RACE-18", "RACE-19"}
 
 
 def test_a_race_rests_on_rules_of_the_contract(race: Race) -> None:
