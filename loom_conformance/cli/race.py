@@ -40,7 +40,7 @@ def configure_asked(parser: argparse.ArgumentParser) -> None:
         "--runtime",
         default="",
         metavar="NAME",
-        help="run a wrong runtime (`races --wrong`), or MODULE:ASSEMBLY of your own",
+        help="run something wrong, as `races` names it, or MODULE:ASSEMBLY of your own",
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="how many nodes take part")
     parser.add_argument(
