@@ -21,6 +21,7 @@ from .lab.settings import DEPTHS, Settings
 from .lab.streams import kept_open
 
 if TYPE_CHECKING:
+    from .exploring import Explorer
     from .report.recorder import Recorder
 
 OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
@@ -60,6 +61,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             parser.addini(f"loom_{name}", f"{text} (one a line)", type="linelist", default=[])
         else:
             parser.addini(f"loom_{name}", text, type="string", default="")
+
+
+@pytest.fixture
+def loom_explore(request: pytest.FixtureRequest) -> Explorer:
+    """Runs a scenario of one's own under every schedule; see `exploring.Explorer`."""
+    from .exploring import Explorer
+
+    return Explorer(request)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -126,7 +126,15 @@ def on_loop(
     """Run a coroutine on a fresh `InterleavingLoop`, and close that, whatever is left on it.
 
     `interrupted` is asked after a `KeyboardInterrupt`: what it gives stands for the result.
+
+    Raises:
+        RuntimeError: an event loop is running in this thread already.
     """
+    if _runs_in_a_loop():
+        raise RuntimeError(
+            "an exploration makes an event loop of its own: call it from a plain function, or from "
+            "async code by asyncio.to_thread"
+        )
     loop = InterleavingLoop()
     task: asyncio.Task[T] = loop.create_task(main())
     try:
@@ -141,6 +149,14 @@ def on_loop(
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _runs_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 _Strategy: TypeAlias = Reduced | Bounded | Pct | Chance

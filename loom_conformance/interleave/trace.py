@@ -167,7 +167,13 @@ def _appended(shown: list[Any], envelope: EventEnvelope) -> str:
     execution_id, sequence, envelope_id, kind = shown
     usual = envelope_id == f"{execution_id}-{sequence}"
     named = "" if usual else f", id {envelope_id}"
-    return f"{execution_id}, {sequence}, {kind}{named}{fence}"
+    return f"{execution_id}, {sequence}, {kind}{_number(envelope)}{named}{fence}"
+
+
+def _number(envelope: EventEnvelope) -> str:
+    """A payload that is a number says much in little room; all others are left out."""
+    payload = envelope.payload
+    return f" {payload}" if isinstance(payload, int | float) else ""
 
 
 def _result(result: Any) -> str:
@@ -175,7 +181,9 @@ def _result(result: Any) -> str:
         return "ok"
     if isinstance(result, list | tuple):
         found = [
-            f"{item.sequence}:{item.kind}" if isinstance(item, EventEnvelope) else _value(item)
+            f"{item.sequence}:{item.kind}{_number(item)}"
+            if isinstance(item, EventEnvelope)
+            else _value(item)
             for item in result
         ]
         return f"[{cut(', '.join(found), 40)}]"
