@@ -42,6 +42,11 @@ def configure_asked(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="run something wrong, as `races` names it, or MODULE:ASSEMBLY of your own",
     )
+    parser.add_argument(
+        "--steps",
+        action="store_true",
+        help="lead the store's own methods one resumption at a time, to look inside them",
+    )
     parser.add_argument("--nodes", type=int, metavar="N", help="how many nodes take part")
     parser.add_argument(
         "--set",
@@ -78,6 +83,7 @@ def asked(options: argparse.Namespace) -> Asked:
         everything=getattr(options, "all", False),
         seconds=getattr(options, "seconds", None),
         seed=getattr(options, "seed", 0),
+        steps=options.steps,
     )
 
 

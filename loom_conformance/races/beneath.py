@@ -6,13 +6,14 @@ the model of the contract. The first that is not allowed names its rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..backend import Backend
 from ..contract.model import Oracle, StoreModel
 from ..contract.operations import Done, settled
 from ..contract.rules import rules
+from ..spi import EventEnvelope
 from .evidence import Call
 
 
@@ -50,6 +51,39 @@ def model_of(backend: type[Backend] | Backend, *, fencing: bool) -> StoreModel:
         max_batch=backend.max_batch,
         fencing=fencing,
     )
+
+
+def broken_at_once(
+    calls: Iterable[Call], logs: Mapping[str, Sequence[EventEnvelope]]
+) -> Broken | None:
+    """What is broken by calls that overlapped, so that no one order of them can be assumed.
+
+    Of two acknowledged writes to one slot or of one id only one can be right in any order, and what
+    was acknowledged must be in the log.
+    """
+    slots: dict[tuple[str, int], Call] = {}
+    for number, call in enumerate(calls):
+        for envelope in call.written:
+            first = slots.setdefault((envelope.execution_id, envelope.sequence), call)
+            if first is not call:
+                return Broken(
+                    "SEQ-4",
+                    number,
+                    call.node,
+                    str(call.operation),
+                    f"DuplicateSequenceError for one of the two: {first.node} was acknowledged too",
+                    "it was acknowledged",
+                )
+            if envelope not in logs.get(envelope.execution_id, (envelope,)):
+                return Broken(
+                    "APPEND-1",
+                    number,
+                    call.node,
+                    str(call.operation),
+                    "the envelope to be in the log, since it was acknowledged",
+                    "it is not there",
+                )
+    return None
 
 
 def first_broken(calls: Iterable[Call], model: StoreModel) -> Broken | None:

@@ -26,6 +26,7 @@ from .exploring import RaceVerdict, parameter_words, play_race, replay_any
 from .play import KIT, offered
 from .race import Parameters, Race, Reach
 from .scene import Subject
+from .stepping import step_race
 from .wrong import WRONG
 
 HOLDS: Final = 0
@@ -55,6 +56,7 @@ class Asked:
         everything: whether all schedules are run, however long that takes.
         seconds: how long one variant may be explored; `None` is the kit's own choice.
         seed: chooses the schedules of a search by chance.
+        steps: whether the store's methods are led one resumption at a time.
     """
 
     race: str
@@ -65,6 +67,7 @@ class Asked:
     everything: bool = False
     seconds: float | None = None
     seed: int = 0
+    steps: bool = False
 
 
 @dataclass(slots=True)
@@ -114,7 +117,7 @@ def race(asked: Asked, watch: Watch = lambda line: None) -> Answer:
     """Explore a race and tell what was found."""
 
     def play() -> Answer:
-        one = race_of(asked.race)
+        one = race_of(asked.race, steps=asked.steps)
         subject, runtime = subject_of(asked.runtime)
         chosen = parameters_of(one, asked)
         with started(asked.backend, one) as backend:
@@ -127,11 +130,13 @@ def replay(asked: Asked, token: str) -> Answer:
     """Run the one schedule of a race that a token stands for."""
 
     def play() -> Answer:
-        one = race_of(asked.race)
+        one = race_of(asked.race, steps=asked.steps)
         subject, runtime = subject_of(asked.runtime)
         fixed = asked.nodes is not None or asked.given
         chosen = parameters_of(one, asked) if fixed else playable(one)
         with started(asked.backend, one) as backend:
+            if asked.steps:
+                return _stepped(asked, one, backend, subject, runtime, token)
             return _replayed(one, backend, asked.backend, subject, runtime, chosen, token)
 
     return _answered(play)
@@ -161,8 +166,19 @@ def _explored(
     limits = Limits(schedules=10_000_000, seconds=seconds)
     headline = runtime == one.wrong
     answer = Answer(HOLDS, [])
-    for parameters in chosen:
-        verdict = play_race(
+
+    def play(parameters: Parameters) -> RaceVerdict:
+        if asked.steps:
+            return step_race(
+                one,
+                backend,
+                parameters,
+                subject=subject,
+                runtime=runtime,
+                called=asked.backend,
+                seconds=seconds,
+            )
+        return play_race(
             one,
             backend,
             parameters,
@@ -170,11 +186,14 @@ def _explored(
             runtime=runtime,
             called=asked.backend,
             headline=headline,
-            reach=_reach(one, asked, headline),
+            reach=_reach(asked, headline),
             limits=limits,
             progress=_progress(one, parameters, watch),
             seed=asked.seed,
         )
+
+    for parameters in chosen:
+        verdict = play(parameters)
         answer.verdicts.append(verdict)
         answer.lines += [*([""] if answer.lines else []), *verdict.lines()]
         if verdict.lost:
@@ -187,7 +206,7 @@ def _explored(
     return answer
 
 
-def _reach(one: Race, asked: Asked, headline: bool) -> Reach | None:
+def _reach(asked: Asked, headline: bool) -> Reach | None:
     if asked.everything:
         return Reach()
     return Reach("bounded", preemptions=3) if headline else None
@@ -209,19 +228,45 @@ def _replayed(
     return Answer(code, verdict.lines(), verdicts=[verdict])
 
 
+def _stepped(
+    asked: Asked, one: Race, backend: Backend, subject: Subject, runtime: str, token: str
+) -> Answer:
+    refused: BadToken | None = None
+    for parameters in parameters_of(one, asked):
+        try:
+            verdict = step_race(
+                one,
+                backend,
+                parameters,
+                token=token,
+                subject=subject,
+                runtime=runtime,
+                called=asked.backend,
+            )
+        except BadToken as error:
+            refused = error
+            continue
+        code = LOST if verdict.lost else HOLDS if verdict.holds else COULD_NOT_RUN
+        return Answer(code, verdict.lines(), verdicts=[verdict])
+    raise refused or BadToken(f"{token} is no schedule of {one.id}")
+
+
 # --- what was asked for -------------------------------------------------------------------------
 
 
-def race_of(name: str) -> Race:
+def race_of(name: str, *, steps: bool = False) -> Race:
     """The race of this id.
 
     Raises:
-        Misused: there is none.
+        Misused: there is none, or it cannot be led by steps and is to be.
     """
     wanted = name.upper()
     if wanted.isdigit():
         wanted = f"RACE-{wanted}"
     if wanted in RACES:
+        if steps and not RACES[wanted].stepped:
+            can = ", ".join(race_id for race_id, one in RACES.items() if one.stepped)
+            raise Misused(f"{wanted} cannot be led by steps; {can} can")
         return RACES[wanted]
     raise Misused(f"there is no race {name!r}{_near(wanted, RACES)}; `races` lists them")
 

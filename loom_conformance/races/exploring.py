@@ -33,6 +33,7 @@ class RaceVerdict:
         runtime: how what ran it is called; `""` for the kit's own runtime.
         verdict: what the scheduler found.
         loss: what was wrong with the run that failed.
+        steps: whether the store's methods were led one resumption at a time.
     """
 
     race: Race
@@ -41,6 +42,7 @@ class RaceVerdict:
     runtime: str
     verdict: Verdict
     loss: Loss | None
+    steps: bool = False
 
     @property
     def holds(self) -> bool:
@@ -57,6 +59,7 @@ class RaceVerdict:
         """What was played, by whom, and on what."""
         told = str(self.parameters)
         by = f", run by {self.runtime}" if self.runtime else ""
+        by += ", by steps" if self.steps else ""
         return f"{self.race.id} [{self.backend}{by}]" + (f" ({told})" if told else "")
 
     @property
@@ -69,6 +72,8 @@ class RaceVerdict:
         words += ["--backend", self.backend]
         if self.runtime:
             words += ["--runtime", self.runtime]
+        if self.steps:
+            words.append("--steps")
         return shlex.join(words + parameter_words(self.race, self.parameters))
 
     def lines(self, *, all_of_it: bool = True) -> list[str]:
@@ -136,7 +141,7 @@ def parameter_words(race: Race, parameters: Parameters) -> list[str]:
         if each.name == "nodes":
             words += ["--nodes", str(value)]
         else:
-            words += ["--with", f"{each.name}={'' if value is None else value}"]
+            words += ["--set", f"{each.name}={'' if value is None else value}"]
     return words
 
 
@@ -190,7 +195,7 @@ def play_race(
         limits=limits,
         progress=progress,
     )
-    return _verdict(play, verdict, runtime, called)
+    return verdict_of(play, verdict, runtime, called)
 
 
 def replay_race(
@@ -211,7 +216,7 @@ def replay_race(
     """
     play = Play(race, backend, parameters, subject)
     verdict = replay(play.scenario(), play.storage, token, times=times)
-    return _verdict(play, verdict, runtime, called)
+    return verdict_of(play, verdict, runtime, called)
 
 
 def replay_any(
@@ -248,10 +253,13 @@ def replay_any(
     raise refused or BadToken(f"{token} is no schedule of {race.id}")
 
 
-def _verdict(play: Play, verdict: Verdict, runtime: str, called: str) -> RaceVerdict:
+def verdict_of(
+    play: Play, verdict: Verdict, runtime: str, called: str, *, steps: bool = False
+) -> RaceVerdict:
+    """What the scheduler found of a play, as a race's verdict."""
     example = verdict.counterexample
     error = None if example is None else example.error
     loss = error.loss if isinstance(error, Lost) else None
     return RaceVerdict(
-        play.race, play.parameters, called or play.backend.name, runtime, verdict, loss
+        play.race, play.parameters, called or play.backend.name, runtime, verdict, loss, steps
     )

@@ -24,6 +24,7 @@ class FenceBeforeBootstrap(SameOccurrence):
     rests_on: ClassVar[tuple[str, ...]] = ("FENCE-4", "FENCE-7", "FENCE-10", "SEQ-1")
     wrong = "fencing-start"
     shows = "the loser's stale fence reaches on_error"
+    stepped = False
     variants: ClassVar[tuple[Parameters, ...]] = (
         Parameters(fenced=True),
         Parameters(fenced=True, rival="cancel"),

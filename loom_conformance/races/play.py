@@ -15,7 +15,7 @@ from ..interleave.scenario import Outcome, Scenario
 from ..lab.verdict import NotOffered
 from ..runtime.leases import LeaseTable, LocalLeaseStore
 from ..spi import EventStore, LeaseStore, has_ability
-from .beneath import Broken, first_broken, model_of
+from .beneath import Broken, broken_at_once, first_broken, model_of
 from .checks import Check
 from .evidence import Call, Evidence
 from .race import Parameters, Race
@@ -112,6 +112,7 @@ class Play:
         parameters: what the race leaves open.
         subject: what runs it; the kit's runtime by default.
         headline: judge only what the race is known for.
+        ordered: whether the store's calls run one at a time.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Play:
         subject: Subject = KIT,
         *,
         headline: bool = False,
+        ordered: bool = True,
     ) -> None:
         self.race = race
         self.backend = backend
@@ -129,19 +131,20 @@ class Play:
         self.subject = subject
         self.storage = Storage(backend, race, subject)
         self.headline = headline
-        self._scene: Scene | None = None
+        self.ordered = ordered
+        self.begun: Scene | None = None
         self._going = 0
 
     @property
     def scene(self) -> Scene:
         """The run that is going on, or that was the last."""
-        if self._scene is None:
+        if self.begun is None:
             raise RuntimeError("the race has not begun; its storage is set up first")
-        return self._scene
+        return self.begun
 
     def scenario(self) -> Scenario:
         """What the scheduler runs."""
-        blank = self._new_scene(None)
+        blank = self.scene_on(None)
         return Scenario(
             self.race.id,
             [self._main(name) for name in self.race.nodes(blank)],
@@ -150,20 +153,26 @@ class Play:
             variant=str(self.parameters),
         )
 
-    def _new_scene(self, storage: EventStore | None) -> Scene:
+    def scene_on(self, storage: EventStore | None) -> Scene:
+        """A run that has not begun; without a storage it serves to name nodes only."""
         return Scene(self.parameters, self.subject, BackendDecorators(self.backend), storage)
 
     async def _given(self, storage: EventStore) -> None:
-        self._scene = scene = self._new_scene(storage)
+        await self.begin(storage)
+
+    async def begin(self, storage: EventStore) -> Scene:
+        """Begin a run: set up what the race starts from."""
+        self.begun = scene = self.scene_on(storage)
         self._checks(scene)  # names the executions, so that nothing depends on when they come up
         self._going = len(self.race.nodes(scene))
         await self.race.given(scene)
+        return scene
 
     def _main(self, name: str) -> Callable[[Stand], Coroutine[Any, Any, None]]:
         async def main(stand: Stand) -> None:
             scene = self.scene
             await self.race.nodes(scene)[name](scene.node(name, stand))
-            if self._follows:
+            if self.follows:
                 # Whoever is done last goes on. Who that is must depend on steps alone.
                 touched = stand.resources.effect("done")
                 if not await stand.call(("done",), touched, (), self._done):
@@ -177,11 +186,15 @@ class Play:
         return self._going
 
     @property
-    def _follows(self) -> bool:
+    def follows(self) -> bool:
+        """Whether something follows once every node is done."""
         return type(self.race).after is not Race.after
 
     async def _judge(self, outcome: Outcome) -> None:
-        """Judge one run.
+        await self.judge()
+
+    async def judge(self) -> None:
+        """Judge the run, by all that it left behind.
 
         Raises:
             Lost: something did not hold.
@@ -208,6 +221,8 @@ class Play:
     def _beneath(self, evidence: Evidence) -> Broken | None:
         """The store's rule that was broken first in this run, reads in the end included."""
         calls = [*evidence.earlier, *evidence.calls]
+        if not self.ordered:
+            return broken_at_once(calls, evidence.logs)
         if self.parameters.tenant is None:
             calls += [
                 Call("a fresh handle", ReadFrom(execution_id, 0), None, list(log))

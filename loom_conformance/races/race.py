@@ -109,6 +109,7 @@ class Race(ABC):
         wrong: the wrong runtime that the race is known for; the race must be lost with it.
         shows: what some schedule shows with that one.
         variants: the parameters that it is always run with.
+        stepped: whether its starts can be led one resumption of the store at a time.
         varies: the parameters that a property draws, each with the values it may take.
     """
 
@@ -119,6 +120,7 @@ class Race(ABC):
     wrong: ClassVar[str]
     shows: ClassVar[str]
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(),)
+    stepped: ClassVar[bool] = False
     varies: ClassVar[Mapping[str, Sequence[Any]]]
 
     @property

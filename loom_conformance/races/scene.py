@@ -175,6 +175,7 @@ class Scene:
         self.executions: list[str] = []
         lag = None if parameters.lag == FROZEN else parameters.lag
         self.replica = None if parameters.lag is None else Replica(lag)
+        self.later: list[tuple[Node, str, Handle]] | None = None
         self._storage = storage
 
     # --- names ---
@@ -329,7 +330,14 @@ class Node:
         """Start an execution, and wait until its drive ends."""
         handle = await self.act(act, self.runtime.start(workflow, execution_id=execution_id))
         if handle is not None:
-            await self.act(f"run of {act}", handle.finished())
+            await self.driven(f"run of {act}", handle)
+
+    async def driven(self, act: str, handle: Handle) -> None:
+        """Wait until a drive ends; where only starts are led, that is waited for later."""
+        if self.scene.later is None:
+            await self.act(act, handle.finished())
+        else:
+            self.scene.later.append((self, act, handle))
 
     async def recover(self, act: str, execution_id: str) -> None:
         """Take the execution over if it runs, and wait until the drive ends."""
@@ -337,7 +345,7 @@ class Node:
             await self.act(act, self.runtime.recover_abandoned([execution_id])) or []
         )
         for handle in handles:
-            await self.act(f"run of {act}", handle.finished())
+            await self.driven(f"run of {act}", handle)
 
     def dies_after(self, calls: int | None) -> None:
         """Let the node die after so many store calls and effects."""

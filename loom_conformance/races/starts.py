@@ -56,6 +56,7 @@ class SameOccurrence(Race):
     rests_on: ClassVar[tuple[str, ...]] = ("APPEND-1", "SEQ-1", "SEQ-4", "RANGE-1")
     wrong = "look-before-start"
     shows = "the effect runs twice"
+    stepped = True
     varies = varying(
         nodes=(2, 3, 4),
         fenced=(False, True),
@@ -74,7 +75,7 @@ class SameOccurrence(Race):
             act = f"start in {node.name}"
             handle = await node.act(act, timers.start_occurrence(self.schedule(scene), OCCURRENCE))
             if handle is not None:
-                await node.act(f"run in {node.name}", handle.finished())
+                await node.driven(f"run in {node.name}", handle)
 
         return dict.fromkeys(scene.names(), start)
 
@@ -109,6 +110,7 @@ class EnvelopeIdTaken(Race):
     rests_on: ClassVar[tuple[str, ...]] = ("ID-2", "ERR-1")
     wrong = "trusting-conflict"
     shows = "the start is taken for a duplicate, though nothing was ever started"
+    stepped = True
     varies = varying(nodes=(2, 3), linger=(None, 0.0, 0.01), max_batch=(1, 2, 500))
 
     async def given(self, scene: Scene) -> None:
@@ -209,6 +211,7 @@ class SecondCopy(Race):
     rests_on: ClassVar[tuple[str, ...]] = ("SEQ-1", "SEQ-4")
     wrong = "isinstance-alone"
     shows = "a plain duplicate becomes a storage failure"
+    stepped = True
     varies = varying(nodes=(2, 3, 4), tenant=(None, "acme"))
 
     def around(self, store: EventStore) -> EventStore:
