@@ -39,18 +39,21 @@ CALLS_BEFORE = 25
 AWAITS = 4
 TAKEN = (DuplicateSequenceError, DuplicateEnvelopeIdError)
 
+GOOD: Mapping[str, Any] = {"contended": False, "mischief": 0.0}
+"""Writes that nothing speaks against: one that is refused, or replaced, says nothing of death."""
+
 ANYTHING: Mapping[str, Any] = {
+    **GOOD,
     "tasks": 2,
     "weights": {"append": 50, "batch": 20, "read": 5, "fence": 15},
 }
-GOOD_BATCHES: Mapping[str, Any] = {
+BATCHES: Mapping[str, Any] = {
+    **GOOD,
     "tasks": 1,
     "weights": {"batch": 1},
     "batch": 8,
     "fenced": 0.0,
-    "mischief": 0.0,
 }
-"""Batches that nothing speaks against: one that is refused is not cut."""
 
 
 class DurabilitySuite:
@@ -206,7 +209,7 @@ async def _deaths(stage: Stage, *, batches: bool = False) -> AsyncIterator[_Deat
                 calls=CALLS_BEFORE * 4,
                 length=12,
                 patience=stage.settings.deadline,
-                **(GOOD_BATCHES if batches else ANYTHING),
+                **(BATCHES if batches else ANYTHING),
             )
             calls = await _killed(stage, nursery, address, number, load, moment)
             handle = await stage.connect(address, name="after")
