@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 300
+TIMEOUT = 600
 
 FENCE = re.compile(
     r"^(?P<indent> *)(?:<!-- (?P<mark>[^>]*?) -->\n(?:[ \n]*\n)?(?P=indent))?"
