@@ -16,6 +16,17 @@ async def watching(awaitable: Awaitable[T], at_await: Callable[[int], None]) -> 
     return await awaitable
 
 
+def as_coroutine(awaitable: Awaitable[T]) -> Coroutine[Any, Any, T]:
+    """A coroutine for whatever a store's method returned: a future has no steps to lead."""
+    if isinstance(awaitable, Coroutine):
+        return awaitable
+
+    async def awaiting() -> T:
+        return await awaitable
+
+    return awaiting()
+
+
 @types.coroutine
 def watched(
     coroutine: Coroutine[Any, Any, T], at_await: Callable[[int], None]

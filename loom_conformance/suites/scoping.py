@@ -10,7 +10,14 @@ from ..lab.calls import Handle, Outcome, short
 from ..lab.spy import spied
 from ..lab.stage import EPOCH, Stage
 from ..lab.values import LOOKALIKES, METADATA, PAYLOADS
-from ..spi import ABILITIES, EventEnvelope, EventStoreError, abilities, is_error
+from ..spi import (
+    ABILITIES,
+    FENCE_KEY,
+    EventEnvelope,
+    EventStoreError,
+    abilities,
+    is_error,
+)
 from .case import rule
 
 TENANTS = (
@@ -154,6 +161,8 @@ def _answer(outcome: Outcome[Any]) -> Answer:
     """A call's answer without what differs by the handle: class names of errors, values read."""
     method = outcome.call.split("(", 1)[0].rpartition(".")[2]
     if outcome.error is not None:
+        if is_error(outcome.error, ValueError):
+            return method, "a ValueError"
         known = is_error(outcome.error, EventStoreError)
         return method, type(outcome.error).__name__ if known else "an error of the driver"
     if isinstance(outcome.value, Sequence):
@@ -165,7 +174,8 @@ def _answer(outcome: Outcome[Any]) -> Answer:
                 one.kind,
                 one.timestamp,
                 repr(one.payload),
-                repr(one.metadata),
+                repr({key: value for key, value in one.metadata.items() if key != FENCE_KEY}),
+                FENCE_KEY in one.metadata,
             )
             for one in outcome.value
         ]
@@ -182,7 +192,6 @@ async def _writes(stage: Stage, handle: Handle) -> list[Answer]:
         await handle.append(_envelope(name, 0, "first")),
         await handle.append(_envelope(f"{name} two", 0, "elsewhere", id=f"{name}-0")),
         await handle.append(_envelope(name, 1, "second")),
-        await handle.append(_envelope("", 0, "nameless")),
         await handle.read_from(name),
         await handle.read_from(name, 1),
         await handle.read_from(f"{name} three"),

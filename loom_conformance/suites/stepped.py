@@ -15,6 +15,7 @@ from ..backend import Blocking
 from ..interleave.steps import Call, Settled, explore_steps, replay_steps
 from ..interleave.token import BadToken
 from ..interleave.verdict import Finding, Verdict
+from ..lab.awaits import as_coroutine
 from ..lab.calls import Handle, told_error, told_value
 from ..lab.paths import WritePath
 from ..lab.stage import Log, Stage
@@ -276,18 +277,18 @@ def _bare(stage: Stage, handle: Handle, envelope: EventEnvelope) -> Work:
     store: Any = handle.store
     if stage.path is not None and stage.path.batch:
         batch = stage.accompanied(envelope)
-        return lambda: store.append_batch(batch)
-    return lambda: store.append(envelope)
+        return lambda: as_coroutine(store.append_batch(batch))
+    return lambda: as_coroutine(store.append(envelope))
 
 
 def _batching(handle: Handle, batch: list[EventEnvelope]) -> Work:
     store: Any = handle.store
-    return lambda: store.append_batch(batch)
+    return lambda: as_coroutine(store.append_batch(batch))
 
 
 def _acquire(handle: Handle, log: Log) -> Call:
     store: Any = handle.store
-    return Call("acquire_fence", lambda: store.acquire_fence(log.execution_id), store)
+    return Call("acquire_fence", lambda: as_coroutine(store.acquire_fence(log.execution_id)), store)
 
 
 def _reading_both(handle: Handle, first: Log, second: Log) -> Work:

@@ -42,7 +42,9 @@ class ErrorSuite:
     ) -> None:
         handle = await stage.writer()
         log = await stage.given_log(1)
-        envelopes, _, _ = stage.compose(log, lambda s: log.envelope(s, id="a\x00b"))
+        envelopes, _, _ = stage.compose(
+            log, lambda s: log.envelope(s, id=f"{log.execution_id}\x00{s}")
+        )
         outcome = await stage.write(handle, envelopes)
         if outcome.error is not None and not is_error(outcome.error, ValueError):
             stage.broken("a ValueError for a value that is refused", outcome.line())
@@ -52,13 +54,13 @@ class ErrorSuite:
         self, stage: Stage
     ) -> None:
         await stage.needs("fencing")
-        handle = await stage.writer()
+        handle = await stage.connect(await stage.own_storage())
         for strange in ("", "x" * 256, "x" * 5000, "a\x00b", "a\ud800"):
             outcome = await handle.acquire_fence(strange)
             if outcome.error is not None and not is_error(outcome.error, ValueError):
                 stage.broken("a token, or a ValueError", outcome.line())
-        log = await stage.given_log(1)
-        stage.returned(await handle.acquire_fence(log.execution_id), "a good id to be fenced after")
+        good = stage.session.fresh_id()
+        stage.returned(await handle.acquire_fence(good), "a good id to be fenced after it")
 
     @rule("ERR-1")
     @on_every_write_path
