@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from eventsourcing.persistence import AggregateRecorder
 
@@ -27,6 +27,8 @@ from . import callers, peers
 from .events import envelopes, in_batches, interleaved
 from .pairs import Plan, Result, Side, compare
 from .raw import RawPostgres, RawSQLite
+
+T = TypeVar("T")
 
 BATCH: Final = 100
 READ: Final = 1_000
@@ -63,6 +65,15 @@ def _appends(store: EventStore, count: int, by: int = 1) -> Side[list[EventEnvel
     return Side(
         "loom", lambda: interleaved(by, count // by), lambda e: callers.tasks(by, e, store.append)
     )
+
+
+def _with_making(side: Side[T]) -> Side[None]:
+    """The same, with the making of the events in the time."""
+
+    async def work(_: None) -> int:
+        return await side.work(side.prepare())
+
+    return Side(side.name, lambda: None, work)
 
 
 def _batches(store: BatchEventStore, count: int) -> Side[list[list[EventEnvelope]]]:
@@ -125,13 +136,10 @@ async def _memory(plan: Plan) -> AsyncIterator[Result]:
     address = await backend.create()
     store = await backend.connect(address)
     count = plan.amount(2_000)
+    ours, theirs = _appends(store, count), _eventsource(peers.eventsource_memory(), count)
     pairs: list[Pair] = [
-        (
-            "append, 1 caller",
-            _appends(store, count),
-            _eventsource(peers.eventsource_memory(), count),
-            2,
-        )
+        ("append, 1 caller", ours, theirs, None),
+        ("make an event and append it, 1 caller", _with_making(ours), _with_making(theirs), 2),
     ]
     async for result in _compared(plan, "memory", pairs):
         yield result
