@@ -45,7 +45,8 @@ def effect_runs(execution_id: str, step: str, expected: int = 1) -> Check:
             where = f": {listed(nodes)}" if nodes else ""
             yield f"the effect {step!r} ran {times(len(nodes))}{where}"
 
-    return Check(f"the effect {step!r} runs {times(expected)}", find)
+    says = f"runs {times(expected)}" if expected else "does not run again"
+    return Check(f"the effect {step!r} {says}", find)
 
 
 def effect_runs_at_most(execution_id: str, step: str, most: int) -> Check:
