@@ -10,6 +10,7 @@ from ..lab.calls import Handle, Outcome, short
 from ..lab.spy import spied
 from ..lab.stage import EPOCH, Stage
 from ..lab.values import LOOKALIKES, METADATA, PAYLOADS
+from ..lab.verdict import Inconclusive
 from ..spi import (
     ABILITIES,
     FENCE_KEY,
@@ -42,6 +43,8 @@ TENANTS = (
     "t" * 201,
 )
 
+KEYS = "keys that look alike"
+
 Answer = tuple[str, object]
 
 
@@ -56,6 +59,7 @@ class ScopingSuite:
         scoped = stage.adopt(stage.session.scope(beneath.store, "tenant one"), "scoped")
         for told, play in _SCENARIOS.items():
             expected = await play(stage, plain)
+            _must_be_right(told, expected)
             found = await play(stage, scoped)
             for (call, want), (_, have) in zip(expected, found, strict=True):
                 stage.check(
@@ -72,7 +76,7 @@ class ScopingSuite:
         executions = [f"{name}#{base}" for name in names]
         for number, handle in enumerate(scoped):
             for execution_id in executions:
-                outcome = await handle.append(_envelope(execution_id, 0, number))
+                outcome = await handle.append(_envelope(execution_id, 0, {"of": number}))
                 stage.returned(
                     outcome, f"tenant {TENANTS[number]!r} to have {execution_id!r} to itself"
                 )
@@ -80,7 +84,7 @@ class ScopingSuite:
             for execution_id in executions:
                 found = await stage.read(handle, execution_id)
                 stage.check(
-                    found == [_envelope(execution_id, 0, number)],
+                    found == [_envelope(execution_id, 0, {"of": number})],
                     f"tenant {TENANTS[number]!r} to read its own envelope of {execution_id!r}",
                     short(found),
                 )
@@ -134,6 +138,17 @@ class ScopingSuite:
                     f"over a store with {_names(kept)}, a decorator with just these",
                     f"it has {_names(have)}",
                 )
+
+
+def _must_be_right(told: str, answers: Sequence[Answer]) -> None:
+    """Make the test inconclusive where the store beneath is wrong already."""
+    for method, answer in answers:
+        wrong = method.startswith("read_") and not isinstance(answer, list)
+        if told == KEYS:
+            wrong = wrong or (method == "append" and answer is not None)
+            wrong = wrong or (isinstance(answer, list) and len(answer) != 1)
+        if wrong:
+            raise Inconclusive(f"{told}: the store beneath answers {method} with {short(answer)}")
 
 
 async def _scoped(stage: Stage, tenant: str) -> Handle:
@@ -255,5 +270,5 @@ _SCENARIOS: dict[str, Callable[[Stage, Handle], Awaitable[list[Answer]]]] = {
     "writes and conflicts": _writes,
     "fences": _fences,
     "values": _values,
-    "keys that look alike": _keys,
+    KEYS: _keys,
 }

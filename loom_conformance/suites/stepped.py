@@ -57,7 +57,7 @@ class SteppedSuite:
         async def begin() -> Round:
             log = await stage.given_log(1)
             rivals = [
-                log.envelope(id=f"{log.execution_id}-rival-{number}", payload=number)
+                log.envelope(id=f"{log.execution_id}-rival-{number}", payload={"rival": number})
                 for number in range(2)
             ]
             return Round(_writes(stage, handles, rivals), [log], rivals)

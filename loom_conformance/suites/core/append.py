@@ -58,6 +58,16 @@ class AppendSuite:
             ),
         )
 
+    @rule("APPEND-2")
+    @on_every_write_path
+    async def test_a_fenced_envelope_is_read_back_with_its_token(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(0, fenced=True)
+        await stage.accepted(
+            log, lambda sequence: log.envelope(sequence, metadata={"computeTarget": "cpu"})
+        )
+
     @rule("APPEND-3")
     @on_every_write_path
     async def test_the_first_append_creates_the_execution(

@@ -94,7 +94,7 @@ class IdentitySuite:
             await stage.accepted(
                 log,
                 lambda sequence, log=log, number=number: log.envelope(  # type: ignore[misc]
-                    sequence, id=f"{unique}/{path}/{number}", payload=number
+                    sequence, id=f"{unique}/{path}/{number}", payload={"rival": number}
                 ),
                 expected=f"execution {short(log.execution_id)} to be nobody else's",
                 read_back=False,
@@ -129,7 +129,9 @@ class IdentitySuite:
 
 def _rivals(logs: list[Log], one_id: str, shared: bool, sparse: bool) -> list[EventEnvelope]:
     if shared:
-        return [log.envelope(id=one_id, payload=number) for number, log in enumerate(logs)]
+        return [
+            log.envelope(id=one_id, payload={"rival": number}) for number, log in enumerate(logs)
+        ]
     log = logs[0]
     return [
         EventEnvelope(

@@ -32,7 +32,7 @@ class SequenceSuite:
             await stage.refused(
                 log,
                 lambda _, taken=taken: log.envelope(  # type: ignore[misc]
-                    taken, id=f"rival-{log.execution_id}-{taken}", payload="rival"
+                    taken, id=f"rival-{log.execution_id}-{taken}", payload={"rival": taken}
                 ),
                 DuplicateSequenceError,
                 recovery=lambda sequence, taken=taken: log.envelope(  # type: ignore[misc]
@@ -94,7 +94,7 @@ class SequenceSuite:
         for turn in range(stage.settings.rounds(4)):
             log = await stage.given_log(turn % 2)
             rivals = [
-                log.envelope(id=f"{log.execution_id}-rival-{number}", payload=number)
+                log.envelope(id=f"{log.execution_id}-rival-{number}", payload={"rival": number})
                 for number in range(len(handles) * rivals_each)
             ]
             outcomes = await burst(
