@@ -301,6 +301,10 @@ class _Exploration:
         """The first failing run, or why the search ended before its strategy did."""
         limits = self._limits
         while strategy.begin():
+            if self._schedules >= limits.schedules:
+                return None, f"{_CUT} after {limits.schedules:,} schedules, so not all"
+            if self._schedules and time.monotonic() - self._searching > limits.seconds:
+                return None, f"{_CUT} after {limits.seconds:g} s, so not all"
             run = await self._led(engine, strategy)
             if run.failure is not None:
                 return run, ""
@@ -308,10 +312,6 @@ class _Exploration:
                 return None, _why(run)
             if engine.sharing and not engine.shared and isinstance(strategy, Reduced):
                 return None, ""
-            if self._schedules >= limits.schedules:
-                return None, f"{_CUT} after {limits.schedules:,} schedules, so not all"
-            if time.monotonic() - self._searching > limits.seconds:
-                return None, f"{_CUT} after {limits.seconds:g} s, so not all"
         return None, ""
 
     async def _led(self, engine: Engine, strategy: Strategy) -> Run:

@@ -384,3 +384,8 @@ def test_sqlite_holds_what_memory_holds() -> None:
         one = explore(duplicate_start(nodes), MemoryBackend())
         other = explore(duplicate_start(nodes), SQLiteBackend())
         assert (one.finding, one.schedules) == (other.finding, other.schedules)
+
+
+def test_a_limit_that_is_just_enough_is_no_cut() -> None:
+    verdict = explore(duplicate_start(2), MemoryBackend(), limits=Limits(schedules=8))
+    assert (verdict.finding, verdict.schedules) == (Finding.HOLDS, 8)
