@@ -69,6 +69,30 @@ def test_what_is_wrong_loses_exactly_what_it_claims(name: str) -> None:
     assert lost == WRONG[name].loses
 
 
+BENEATH = {
+    "takes-missing-tokens": {"FENCE-4"},
+    "takes-stale-tokens": {"FENCE-3", "FENCE-7"},
+    "swallows-conflicts": {"SEQ-1", "SEQ-2", "BATCH-2", "BATCH-3"},
+    "exclusive-ranges": {"RANGE-1"},
+}
+"""The rules that a store's fault breaks; what is wrong above the store breaks none."""
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_the_rule_beneath_a_loss_is_named_where_the_store_is_at_fault(name: str) -> None:
+    for race_id in WRONG[name].loses:
+        found = loss_of(name, race_id)
+        assert found is not None
+        assert found.loss is not None
+        beneath = found.loss.beneath
+        if name in BENEATH:
+            assert beneath is not None, race_id
+            assert beneath.rule in BENEATH[name], race_id
+            assert beneath.rule in str(found)
+        else:
+            assert beneath is None, f"{race_id}: {beneath}"
+
+
 @pytest.mark.parametrize("name", list(WRONG))
 def test_the_same_token_loses_on_every_backend(name: str, backend: Backend) -> None:
     wrong = WRONG[name]
