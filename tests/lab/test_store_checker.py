@@ -24,8 +24,8 @@ from loom_conformance.contract.operations import (
 )
 from loom_conformance.contract.rules import rules
 from loom_conformance.lab.checker.call import Call
-from loom_conformance.lab.checker.search import Answer
 from loom_conformance.lab.checker.narrowing import narrowed
+from loom_conformance.lab.checker.search import Answer
 from loom_conformance.lab.checker.verdict import check
 from loom_conformance.lab.history import History, StoreCall
 from loom_conformance.spi import (
