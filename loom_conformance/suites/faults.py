@@ -18,6 +18,7 @@ from ..lab.faults.scenarios import observe
 from ..lab.faults.sqlite import FaultFailed
 from ..lab.processes import ChildFailed
 from ..lab.session import Session
+from ..lab.settings import Settings
 from ..lab.stage import Stage
 from ..lab.verdict import Inconclusive, NotOffered
 from ..spi import (
@@ -150,7 +151,7 @@ async def _seen(stage: Stage, *about: Harmed) -> Sequence[Observation]:
         NotOffered: no fault can be brought about here.
         Inconclusive: the faults could not be done.
     """
-    leave_out_when_quick(stage)
+    leave_out_when_quick(stage.settings)
     session = stage.session
     if session not in _SEEN:
         _SEEN[session] = await _observe(stage)
@@ -175,7 +176,7 @@ async def _observe(stage: Stage) -> Observations | str:
         return f"the storage could not be used between the faults: {told_error(error)}"
 
 
-def leave_out_when_quick(stage: Stage) -> None:
+def leave_out_when_quick(settings: Settings) -> None:
     """Raise `NotOffered` at the depth `quick`: faults and loads take seconds."""
-    if stage.settings.depth == "quick":
+    if settings.depth == "quick":
         raise NotOffered("left out at the depth 'quick'")

@@ -10,31 +10,43 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+
 from ..backend import Crashing
+from ..contract.operations import ReadFrom
 from ..lab.backend_ref import UnreachableBackendError
 from ..lab.calls import told_error
 from ..lab.checker.index import Violation
 from ..lab.checker.search import Answer, Budget
-from ..lab.checker.verdict import drawing, drawing_data
+from ..lab.checker.verdict import check, drawing, drawing_data, model_of
+from ..lab.history import Recorder, declarations, read_history
 from ..lab.judge import summary
-from ..lab.load import Load
+from ..lab.load import Load, LoadRun
+from ..lab.mixture import loads
 from ..lab.processes import ChildFailed
+from ..lab.quarters import away_from_home
 from ..lab.session import Session
 from ..lab.stage import Stage
 from ..lab.trial import KINDS, FaultKind, Plan, Result, TrialFailed, run_trial
-from ..lab.verdict import Inconclusive, NotOffered
+from ..lab.verdict import Inconclusive, NotOffered, RuleBroken
 from ..spi import abilities
-from .case import rule
+from .case import on_the_session, rule
 from .faults import leave_out_when_quick
 
 CALLS = 240
 """Calls of each process at the default depth."""
 
 PROCESSES = 2
+
+MIXTURES = 5
+"""Mixtures of calls that Hypothesis chooses at the default depth."""
 
 SOONER_OR_LATER = 30
 """How many deadlines a trial may take."""
@@ -50,11 +62,36 @@ class HistorySuite:
         self, stage: Stage
     ) -> None:
         result = await _result(stage)
-        _broken_by(stage, result, result.verdict.violations)
+        _broken_by(stage, result.verdict.violations)
         if result.verdict.answer is Answer.UNKNOWN:
             raise Inconclusive(summary(result.verdict))
         if not result.figures.overlaps:
             raise Inconclusive("no call met another one on its execution")
+
+    @rule("FAULT-4")
+    @on_the_session
+    def test_whatever_mixture_of_calls_several_handles_make_some_order_explains_it(
+        self, session: Session
+    ) -> None:
+        leave_out_when_quick(session.settings)
+        broken: list[RuleBroken] = []
+
+        def one(load: Load) -> None:
+            stage = session.stage("FAULT-4", "mixture")
+            try:
+                session.drive(stage, _mix(stage, load))
+            except RuleBroken as error:
+                broken.append(error)
+                raise
+            finally:
+                session.drive(stage, stage.finish())
+
+        try:
+            with away_from_home():
+                _generated(session, one)
+        except Flaky:
+            # The mixture is the same each time, what runs when is not.
+            raise broken[-1] from None
 
     @rule("SEQ-4")
     async def test_a_slot_has_one_winner_in_a_history_under_load(self, stage: Stage) -> None:
@@ -113,7 +150,7 @@ class HistorySuite:
         result = await _result(stage)
         _needs(stage, result, "kill")
         after = [one for one in result.verdict.violations if one.rule in ("FENCE-11", "DUR-4")]
-        _broken_by(stage, result, after)
+        _broken_by(stage, after)
 
     @rule("DUR-5")
     async def test_nothing_acknowledged_is_lost_with_the_server_in_a_history_under_load(
@@ -126,7 +163,7 @@ async def _judge(stage: Stage, id: str, fault: FaultKind | None = None) -> None:
     result = await _result(stage)
     if fault is not None:
         _needs(stage, result, fault)
-    _broken_by(stage, result, [one for one in result.verdict.violations if one.rule == id])
+    _broken_by(stage, [one for one in result.verdict.violations if one.rule == id])
 
 
 def _needs(stage: Stage, result: Result, fault: FaultKind) -> None:
@@ -139,7 +176,7 @@ def _needs(stage: Stage, result: Result, fault: FaultKind) -> None:
         raise Inconclusive(f"the load ended before a fault of the kind {fault!r} was done")
 
 
-def _broken_by(stage: Stage, result: Result, found: Iterable[Violation]) -> None:
+def _broken_by(stage: Stage, found: Iterable[Violation]) -> None:
     for one in found:
         told = one.rule if one.rule == stage.rule else f"{one.rule}: {one.got}"
         stage.steps += [str(call) for call in one.calls]
@@ -153,7 +190,7 @@ def _broken_by(stage: Stage, result: Result, found: Iterable[Violation]) -> None
 
 
 async def _result(stage: Stage) -> Result:
-    leave_out_when_quick(stage)
+    leave_out_when_quick(stage.settings)
     session = stage.session
     if session not in _RESULTS:
         _RESULTS[session] = await _try(stage)
@@ -166,7 +203,7 @@ async def _result(stage: Stage) -> Result:
 
 
 async def _try(stage: Stage) -> Result | str:
-    settings = stage.settings
+    patience = stage.settings.deadline
     if isinstance(stage.backend, Crashing):
         await stage.session.about_to_crash()
     async with stage.fresh() as handle:
@@ -174,28 +211,65 @@ async def _try(stage: Stage) -> Result | str:
     plan = _plan(stage, able)
     try:
         with tempfile.TemporaryDirectory(prefix="loom-") as folder:
-            async with asyncio.timeout(SOONER_OR_LATER * settings.deadline):
+            async with asyncio.timeout(SOONER_OR_LATER * patience):
                 return await run_trial(
                     stage.backend,
                     plan,
                     Path(folder),
-                    seed=settings.seed,
+                    seed=stage.settings.seed,
                     budget=Budget(seconds=SOONER_OR_LATER),
                 )
     except (TrialFailed, ChildFailed, UnreachableBackendError, TimeoutError) as error:
         return f"the load could not be put on the storage: {told_error(error)}"
 
 
+def _generated(session: Session, one: Callable[[Load], None]) -> None:
+    """Have Hypothesis choose mixtures and, where one is illegal, look for the smallest."""
+    fencing = "fencing" not in session.backend.declined
+    prefixes = st.builds(lambda: f"{session.fresh_id()}.")
+    chosen = given(loads(prefixes, fencing=fencing))(one)
+    seed(session.settings.seed)(
+        settings(
+            max_examples=session.settings.rounds(MIXTURES),
+            deadline=None,
+            database=None,
+            print_blob=False,
+            suppress_health_check=list(HealthCheck),
+        )(chosen)
+    )()
+
+
+async def _mix(stage: Stage, load: Load) -> None:
+    """One mixture on the session's storage, in this process, and its verdict."""
+    patient = replace(
+        load,
+        patience=stage.settings.deadline,
+        span=stage.backend.batch_scope == "store",
+    )
+    address = await stage.address()
+    with tempfile.TemporaryDirectory(prefix="loom-") as folder:
+        declared = declarations(stage.backend)
+        with Recorder(Path(folder) / "mixture.jsonl", "p", declared) as recorder:
+            run = LoadRun(patient, recorder, lambda: stage.backend.connect(address))
+            await run.run()
+            reader = recorder.handle((await stage.connect(address)).store, "fresh")
+            for name in read_history([recorder.path]).executions():
+                await reader.do(ReadFrom(name), timeout=stage.settings.deadline)
+        history = read_history([recorder.path])
+    verdict = check(history, model_of(history.declared), Budget(seconds=SOONER_OR_LATER))
+    stage.steps.append(f"{load}")
+    _broken_by(stage, verdict.violations)
+
+
 def _plan(stage: Stage, able: frozenset[str]) -> Plan:
     """A contended load, and each kind of fault once or twice."""
-    settings = stage.settings
     crashing = isinstance(stage.backend, Crashing)
     weights: dict[FaultKind, int] = dict.fromkeys(KINDS, 2)
     weights["crash"] = 1 if crashing else 0
-    calls = settings.rounds(CALLS)
+    calls = stage.settings.rounds(CALLS)
     return Plan(
         load=Load(
-            seed=settings.seed,
+            seed=stage.settings.seed,
             tasks=3,
             handles=2,
             executions=3,
@@ -204,7 +278,7 @@ def _plan(stage: Stage, able: frozenset[str]) -> Plan:
             fenced=0.5 if "fencing" in able else 0.0,
             mischief=0.15,
             cancel=0.04,
-            patience=settings.deadline,
+            patience=stage.settings.deadline,
             span=stage.backend.batch_scope == "store",
         ),
         processes=PROCESSES,
