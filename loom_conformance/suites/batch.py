@@ -9,6 +9,7 @@ from ..lab.burst import burst, must_have_met
 from ..lab.calls import Handle, Outcome
 from ..lab.stage import Log, Stage
 from ..lab.verdict import NotOffered
+from ..lab.watch import Read, watch
 from ..spi import (
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
@@ -272,30 +273,26 @@ async def _watched(
     other: Log,
 ) -> Outcome[None]:
     half = sum(one.execution_id == log.execution_id for one in batch)
+    rest = len(batch) - half
     writing = asyncio.ensure_future(writer.append_batch(batch))
 
-    async def watch(reader: Handle) -> None:
-        last = False
-        while not last:
-            last = writing.done()
-            first = len(await stage.read(reader, log.execution_id))
-            second = len(await stage.read(reader, other.execution_id))
-            stage.check(
-                first in (0, half),
-                f"none of the batch or all {half} of its envelopes in one read",
-                f"{reader.name} sees {first}",
-            )
-            stage.check(
-                other is log or not (first and second < len(batch) - half),
-                "the other execution's part of a batch once one part was seen",
-                f"{reader.name} sees {first} of {half}, then {second} of {len(batch) - half}",
-            )
-            await asyncio.sleep(0)
+    async def look(read: Read) -> str | None:
+        first = len(await read(log.execution_id))
+        if first not in (0, half):
+            return f"{first} of {half} envelopes of the batch in one read"
+        second = len(await read(other.execution_id))
+        if other is not log and first and second < rest:
+            return f"{first} of {half} envelopes of one execution, then {second} of {rest}"
+        return None
 
     try:
-        await asyncio.gather(*(watch(reader) for reader in readers))
+        seen = await asyncio.gather(
+            *(watch(stage, reader, look, writing.done) for reader in readers)
+        )
     finally:
         outcome = await writing
+    for reader, wrong in zip(readers, seen, strict=True):
+        stage.check(wrong is None, "all of a batch to be seen or none", f"{reader.name}: {wrong}")
     stage.returned(outcome, "a good batch to be acknowledged")
     return outcome
 

@@ -12,6 +12,7 @@ from ...lab.calls import Handle, Outcome, short, told_value
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage, difference_between
 from ...lab.verdict import NotOffered
+from ...lab.watch import Look, Read, watch
 from ...spi import EventEnvelope
 from ..case import on_every_write_path, rule
 
@@ -178,34 +179,41 @@ class ReadSuite:
 
         writing = asyncio.ensure_future(write())
         try:
-            await asyncio.gather(*(_watch(stage, reader, log, done) for reader in readers))
+            seen = await asyncio.gather(
+                *(watch(stage, reader, _growing(log), done.is_set) for reader in readers)
+            )
         finally:
             await writing
+        _nothing_wrong(stage, readers, seen)
         await stage.holds(log)
 
     @rule("READ-5")
     async def test_no_reader_sees_a_slot_before_the_one_ahead_of_it(self, stage: Stage) -> None:
         if stage.backend.sparse_sequences:
             raise NotOffered("a later slot may be written first here")
-        handles = await stage.contenders(3)
+        handles = await stage.contenders(2)
         reader = await stage.connect(name="reader")
         for _ in range(stage.settings.rounds(5)):
             log = await stage.given_log(1)
-            pair = [log.envelope(1), log.envelope(2)]
             calls = [
-                asyncio.ensure_future(handle.append(envelope))
-                for handle, envelope in zip(handles, pair, strict=False)
+                asyncio.ensure_future(handle.append(log.envelope(place)))
+                for place, handle in enumerate(handles, 1)
             ]
-            last_round = False
-            while not last_round:
-                last_round = all(call.done() for call in calls)
-                places = [one.sequence for one in await stage.read(reader, log.execution_id)]
-                stage.check(
-                    places == list(range(len(places))),
-                    "no slot to be seen before the one ahead of it, since gaps are refused here",
-                    f"the sequences {short(places)} are seen",
-                )
-                await asyncio.sleep(0)
+
+            async def look(read: Read, log: Log = log) -> str | None:
+                places = [one.sequence for one in await read(log.execution_id)]
+                return None if places == list(range(len(places))) else f"the sequences {places}"
+
+            def done(calls: Sequence[asyncio.Future[Outcome[None]]] = calls) -> bool:
+                return all(call.done() for call in calls)
+
+            wrong = await watch(stage, reader, look, done)
+            await asyncio.gather(*calls)
+            stage.check(
+                wrong is None,
+                "no slot to be seen before the one ahead of it, since gaps are refused here",
+                f"{reader.name}: {wrong}",
+            )
 
     @rule("READ-5")
     @on_every_write_path
@@ -226,21 +234,17 @@ class ReadSuite:
             finally:
                 done.set()
 
-        async def watch(reader: Handle) -> None:
-            last_round = False
-            while not last_round:
-                last_round = done.is_set()
-                found = await stage.read(reader, log.execution_id)
-                difference = difference_between(log.envelopes, found)
-                if difference:
-                    stage.broken("nobody to see anything of a write that is refused", difference)
-                await asyncio.sleep(0)
+        async def look(read: Read) -> str | None:
+            return difference_between(log.envelopes, await read(log.execution_id))
 
         writing = asyncio.ensure_future(write())
         try:
-            await asyncio.gather(*(watch(reader) for reader in readers))
+            seen = await asyncio.gather(
+                *(watch(stage, reader, look, done.is_set) for reader in readers)
+            )
         finally:
             await writing
+        _nothing_wrong(stage, readers, seen)
         await stage.holds(log)
 
     @rule("READ-6")
@@ -312,31 +316,33 @@ def _is_read(
         stage.broken(expected, f"{outcome.call}: {difference}")
 
 
-async def _watch(stage: Stage, reader: Handle, log: Log, done: asyncio.Event) -> None:
-    seen = 0
-    last_round = False
-    while not last_round:
-        last_round = done.is_set()
+def _growing(log: Log) -> Look:
+    """What a reader must see of a log that grows: all that is acknowledged, without holes."""
+    most = 0
+
+    async def look(read: Read) -> str | None:
+        nonlocal most
         acknowledged = len(log.envelopes)
-        found = await stage.read(reader, log.execution_id)
-        places = [envelope.sequence for envelope in found]
+        places = [envelope.sequence for envelope in await read(log.execution_id)]
+        if places != list(range(len(places))):
+            return f"the sequences {short(places)}, which are no prefix of the log"
+        if len(places) < acknowledged:
+            return f"{len(places)} envelopes, where {acknowledged} were acknowledged before"
+        if len(places) < most:
+            return f"{len(places)} envelopes, where it saw {most} before"
+        most = len(places)
+        return None
+
+    return look
+
+
+def _nothing_wrong(stage: Stage, readers: Sequence[Handle], seen: Sequence[str | None]) -> None:
+    for reader, wrong in zip(readers, seen, strict=True):
         stage.check(
-            places == list(range(len(places))),
-            "a prefix of the log without a hole",
-            f"{reader.name} sees the sequences {short(places)}",
+            wrong is None,
+            "every reader to see all that was acknowledged, and nothing else, all the while",
+            f"{reader.name}: {wrong}",
         )
-        stage.check(
-            len(places) >= acknowledged,
-            "every envelope acknowledged before the read began",
-            f"{reader.name} sees {len(places)} of {acknowledged}",
-        )
-        stage.check(
-            len(places) >= seen,
-            "what was seen once to stay",
-            f"{reader.name} saw {seen} envelopes, and {len(places)} later",
-        )
-        seen = len(places)
-        await asyncio.sleep(0)
 
 
 def _spoil(envelope: EventEnvelope) -> None:
