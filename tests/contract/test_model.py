@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,9 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def envelope(
-    sequence: int, execution: str = "e", *, name: str | None = None, fence: object = ..., **more
+    sequence: int, execution: str = "e", *, name: str | None = None, fence: Any = ..., **more: Any
 ) -> EventEnvelope:
-    metadata = {} if fence is ... else {"fence": fence}
+    metadata: dict[str, Any] = {} if fence is ... else {"fence": fence}
     fields = {"kind": "k", "timestamp": NOON, "payload": {"n": sequence}, **more}
     name = name if name is not None else f"{execution}-{sequence}"
     return EventEnvelope(execution, sequence, name, metadata=metadata, **fields)
@@ -84,7 +85,7 @@ def forbids(judged: Judgement, rule: str) -> None:
 # --- One envelope -----------------------------------------------------------------------------
 
 
-def test_a_good_append_must_be_acknowledged_and_is_read_back():
+def test_a_good_append_must_be_acknowledged_and_is_read_back() -> None:
     oracle = after((Append(envelope(0)), Done()), (ReadFrom("e"), Done([envelope(0)])))
     assert oracle.state.log("e").envelopes == (envelope(0),)
 
@@ -99,11 +100,11 @@ def test_a_good_append_must_be_acknowledged_and_is_read_back():
         (OTHER, "APPEND-1"),
     ],
 )
-def test_nothing_stands_against_a_good_append(refusal: Refused, rule: str):
+def test_nothing_stands_against_a_good_append(refusal: Refused, rule: str) -> None:
     forbids(Oracle(StoreModel()).judge(Append(envelope(0)), refusal), rule)
 
 
-def test_a_taken_slot_is_refused_with_the_slots_own_error():
+def test_a_taken_slot_is_refused_with_the_slots_own_error() -> None:
     oracle = after(*wrote(envelope(0)))
     other = Append(envelope(0, name="other"))
     assert oracle.copy().judge(other, slot(0))
@@ -114,13 +115,13 @@ def test_a_taken_slot_is_refused_with_the_slots_own_error():
     forbids(oracle.judge(other, slot(0, "f")), "ERR-2")
 
 
-def test_slot_and_id_both_taken_is_either_error():
+def test_slot_and_id_both_taken_is_either_error() -> None:
     oracle = after(*wrote(envelope(0)))
     assert oracle.copy().judge(Append(envelope(0)), slot(0))
     assert oracle.copy().judge(Append(envelope(0)), name_taken("e-0"))
 
 
-def test_an_id_is_taken_in_its_scope():
+def test_an_id_is_taken_in_its_scope() -> None:
     twin_here = Append(envelope(1, name="e-0"))
     twin_there = Append(envelope(0, "f", name="e-0"))
     everywhere = after(*wrote(envelope(0)))
@@ -133,7 +134,7 @@ def test_an_id_is_taken_in_its_scope():
     assert alone.judge(twin_there, Done())
 
 
-def test_a_gap_may_be_refused_with_any_error_of_the_store_unless_sparse_is_declared():
+def test_a_gap_may_be_refused_with_any_error_of_the_store_unless_sparse_is_declared() -> None:
     gap = Append(envelope(7))
     assert Oracle(StoreModel()).judge(gap, Done())
     assert Oracle(StoreModel()).judge(gap, OTHER)
@@ -146,7 +147,7 @@ def test_a_gap_may_be_refused_with_any_error_of_the_store_unless_sparse_is_decla
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**60])
-def test_a_value_outside_the_domain_is_stored_faithfully_or_refused(value: object):
+def test_a_value_outside_the_domain_is_stored_faithfully_or_refused(value: object) -> None:
     odd = envelope(0, payload={"v": value})
     assert Oracle(StoreModel()).judge(Append(odd), INVALID)
     kept = after((Append(odd), Done()))
@@ -158,7 +159,7 @@ def test_a_value_outside_the_domain_is_stored_faithfully_or_refused(value: objec
 # --- Fences -----------------------------------------------------------------------------------
 
 
-def test_tokens_strictly_grow_and_need_not_be_neighbours():
+def test_tokens_strictly_grow_and_need_not_be_neighbours() -> None:
     oracle = after((AcquireFence("e"), Done(3)), (AcquireFence("e"), Done(40)))
     for wrong in (40, 39, 1, 0, True, "41", None, 41.0):
         forbids(oracle.judge(AcquireFence("e"), Done(wrong)), "FENCE-1")
@@ -166,7 +167,7 @@ def test_tokens_strictly_grow_and_need_not_be_neighbours():
     assert oracle.judge(AcquireFence("f"), Done(1)), "executions are independent"
 
 
-def test_a_fenced_execution_takes_the_current_token_only():
+def test_a_fenced_execution_takes_the_current_token_only() -> None:
     oracle = after((AcquireFence("e"), Done(1)), (AcquireFence("e"), Done(5)))
     forbids(oracle.judge(Append(envelope(0)), Done()), "FENCE-4")
     forbids(oracle.judge(Append(envelope(0, fence=1)), Done()), "FENCE-3")
@@ -178,7 +179,7 @@ def test_a_fenced_execution_takes_the_current_token_only():
     assert oracle.judge(Append(envelope(0, fence=5)), Done())
 
 
-def test_the_token_comes_before_the_conflict():
+def test_the_token_comes_before_the_conflict() -> None:
     oracle = after(
         (AcquireFence("e"), Done(1)),
         (Append(envelope(0, fence=1)), Done()),
@@ -190,7 +191,7 @@ def test_the_token_comes_before_the_conflict():
 
 
 @pytest.mark.parametrize("odd", [0, -1, True, "1", 1.5, "token", None, [1]])
-def test_what_is_not_a_token_never_passes_for_one(odd: object):
+def test_what_is_not_a_token_never_passes_for_one(odd: object) -> None:
     fenced = after((AcquireFence("e"), Done(1)))
     write = Append(envelope(0, fence=odd))
     forbids(fenced.judge(write, Done()), "FENCE-12")
@@ -203,7 +204,7 @@ def test_what_is_not_a_token_never_passes_for_one(odd: object):
     forbids(free.judge(write, stale(odd, None)), "FENCE-5")
 
 
-def test_a_token_that_was_never_handed_out_should_be_refused():
+def test_a_token_that_was_never_handed_out_should_be_refused() -> None:
     fenced = after((AcquireFence("e"), Done(1)))
     write = Append(envelope(0, fence=2))
     assert fenced.copy().judge(write, stale(2, 1)).advice == ()
@@ -220,7 +221,7 @@ def test_a_token_that_was_never_handed_out_should_be_refused():
 # --- Batches ----------------------------------------------------------------------------------
 
 
-def test_a_batch_is_stored_whole_or_refused_whole():
+def test_a_batch_is_stored_whole_or_refused_whole() -> None:
     oracle = after(*wrote(envelope(0)))
     clash = AppendBatch([envelope(1), envelope(0, name="n"), envelope(0, "f")])
     forbids(oracle.judge(clash, Done()), "BATCH-2")
@@ -231,14 +232,14 @@ def test_a_batch_is_stored_whole_or_refused_whole():
     assert oracle.judge(ReadFrom("f"), Done([envelope(0, "f")]))
 
 
-def test_an_empty_batch_changes_nothing():
+def test_an_empty_batch_changes_nothing() -> None:
     oracle = Oracle(StoreModel())
     assert oracle.judge(AppendBatch(()), Done())
     assert oracle.state == State()
     forbids(oracle.judge(AppendBatch(()), OTHER), "BATCH-6")
 
 
-def test_two_of_a_batch_may_not_share_a_slot_or_an_id():
+def test_two_of_a_batch_may_not_share_a_slot_or_an_id() -> None:
     same_slot = AppendBatch([envelope(0), envelope(0, name="n")])
     same_name = AppendBatch([envelope(0), envelope(1, name="e-0")])
     oracle = Oracle(StoreModel())
@@ -253,7 +254,7 @@ def test_two_of_a_batch_may_not_share_a_slot_or_an_id():
     assert Oracle(StoreModel(envelope_ids="execution")).judge(apart, Done())
 
 
-def test_a_batch_gets_any_error_that_one_of_its_envelopes_deserves():
+def test_a_batch_gets_any_error_that_one_of_its_envelopes_deserves() -> None:
     oracle = after(*wrote(envelope(0)), (AcquireFence("f"), Done(1)))
     mixed = AppendBatch([envelope(0, name="n"), envelope(0, "f")])
     assert oracle.copy().judge(mixed, slot(0))
@@ -264,7 +265,7 @@ def test_a_batch_gets_any_error_that_one_of_its_envelopes_deserves():
     forbids(oracle.judge(only, Done()), "FENCE-9")
 
 
-def test_declared_limits_are_held():
+def test_declared_limits_are_held() -> None:
     many = AppendBatch([envelope(n) for n in range(101)])
     small = StoreModel(max_batch=100)
     forbids(Oracle(small).judge(many, Done()), "BATCH-7")
@@ -276,7 +277,7 @@ def test_declared_limits_are_held():
     forbids(Oracle(StoreModel()).judge(spanning, OTHER), "BATCH-1")
 
 
-def test_a_batch_in_order_is_no_gap():
+def test_a_batch_in_order_is_no_gap() -> None:
     ordered = AppendBatch([envelope(n) for n in range(3)])
     forbids(Oracle(StoreModel()).judge(ordered, OTHER), "BATCH-1")
     backwards = AppendBatch([envelope(1), envelope(0)])
@@ -286,7 +287,7 @@ def test_a_batch_in_order_is_no_gap():
 # --- Reads ------------------------------------------------------------------------------------
 
 
-def test_reads_are_exact():
+def test_reads_are_exact() -> None:
     stored = [envelope(n) for n in range(4)]
     oracle = after(*wrote(*stored, envelope(0, "f")))
     assert oracle.judge(ReadFrom("e", 2), Done(tuple(stored[2:])))
@@ -307,7 +308,7 @@ def test_reads_are_exact():
     forbids(oracle.judge(ReadRange("e", 0, 1), OTHER), "RANGE-1")
 
 
-def test_reading_out_of_range_is_cut_or_refused():
+def test_reading_out_of_range_is_cut_or_refused() -> None:
     oracle = after(*wrote(envelope(0)))
     assert oracle.judge(ReadFrom("e", -5), Done([envelope(0)]))
     assert oracle.judge(ReadFrom("e", -5), INVALID)
@@ -320,7 +321,7 @@ def test_reading_out_of_range_is_cut_or_refused():
 # --- Unknown outcomes -------------------------------------------------------------------------
 
 
-def test_an_unknown_write_leaves_two_states_until_a_read_tells():
+def test_an_unknown_write_leaves_two_states_until_a_read_tells() -> None:
     oracle = after((Append(envelope(0)), Unknown()))
     assert len(list(oracle)) == 2
     landed, lost = oracle.copy(), oracle.copy()
@@ -330,12 +331,12 @@ def test_an_unknown_write_leaves_two_states_until_a_read_tells():
     assert lost.judge(Append(envelope(0, name="n")), Done())
 
 
-def test_an_unknown_write_that_could_not_land_did_not():
+def test_an_unknown_write_that_could_not_land_did_not() -> None:
     oracle = after(*wrote(envelope(0)), (Append(envelope(0, name="n")), Unknown()))
     assert len(list(oracle)) == 1
 
 
-def test_an_unknown_acquire_may_have_used_up_a_token():
+def test_an_unknown_acquire_may_have_used_up_a_token() -> None:
     oracle = after((AcquireFence("e"), Done(1)), (AcquireFence("e"), Unknown()))
     holds = Append(envelope(0, fence=1))
     assert oracle.copy().judge(holds, Done())
@@ -349,7 +350,7 @@ def test_an_unknown_acquire_may_have_used_up_a_token():
 # --- States and outcomes ----------------------------------------------------------------------
 
 
-def test_equal_states_hash_alike_whatever_the_way_there():
+def test_equal_states_hash_alike_whatever_the_way_there() -> None:
     one = after(*wrote(envelope(0), envelope(0, "f")), (AcquireFence("e"), Done(2))).state
     two = after((AcquireFence("e"), Done(1)), (AcquireFence("e"), Done(2))).state
     two = StoreModel().written(two, AppendBatch([envelope(0, "f"), envelope(0)]))
@@ -367,7 +368,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize("operation", [*WRITES, ReadFrom("e"), AcquireFence("f")], ids=str)
-def test_step_agrees_with_judge(operation: Operation):
+def test_step_agrees_with_judge(operation: Operation) -> None:
     model = StoreModel()
     start = after(*wrote(envelope(0)), (AcquireFence("f"), Done(2))).state
     outcomes: list[Outcome] = [slot(0), slot(0, "f"), name_taken("e-0"), OTHER, INVALID]
@@ -388,7 +389,7 @@ def test_step_agrees_with_judge(operation: Operation):
             assert judged.states == (() if stepped is None else (stepped,))
 
 
-def test_only_the_contracts_refusals_say_that_nothing_happened():
+def test_only_the_contracts_refusals_say_that_nothing_happened() -> None:
     refusals = [
         DuplicateSequenceError("e", 0),
         DuplicateEnvelopeIdError("e", "i"),
@@ -402,7 +403,7 @@ def test_only_the_contracts_refusals_say_that_nothing_happened():
         assert isinstance(settled(error), Unknown)
 
 
-def test_an_error_is_known_by_name_from_another_installation():
+def test_an_error_is_known_by_name_from_another_installation() -> None:
     class DuplicateSequenceError(Exception):
         execution_id = "e"
         sequence = 0

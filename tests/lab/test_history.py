@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,13 +58,13 @@ PAIRS: list[tuple[Operation, Outcome]] = [
 
 
 @pytest.mark.parametrize(("operation", "outcome"), PAIRS)
-def test_operations_and_outcomes_travel_as_json(operation: Operation, outcome: Outcome):
+def test_operations_and_outcomes_travel_as_json(operation: Operation, outcome: Outcome) -> None:
     told = json.loads(json.dumps([encode_operation(operation), encode_outcome(outcome)]))
     assert decode_operation(told[0]) == operation
     assert decode_outcome(told[1]) == outcome
 
 
-def test_what_was_recorded_is_read_back(tmp_path: Path):
+def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     with Recorder(path, "one", {"envelope_ids": "execution"}) as recorder:
         for operation, outcome in PAIRS:
@@ -78,7 +80,7 @@ def test_what_was_recorded_is_read_back(tmp_path: Path):
     assert history.executions() == ["e"]
 
 
-def test_equal_envelopes_are_one_object_across_files(tmp_path: Path):
+def test_equal_envelopes_are_one_object_across_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with Recorder(tmp_path / f"{name}.jsonl", name) as recorder:
             twin = EventEnvelope.from_json(json.loads(json.dumps(B.to_json())))
@@ -89,7 +91,7 @@ def test_equal_envelopes_are_one_object_across_files(tmp_path: Path):
     assert one.operation.envelope is two.operation.envelope
 
 
-def test_an_envelope_is_written_out_once(tmp_path: Path):
+def test_an_envelope_is_written_out_once(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     with Recorder(path, "one") as recorder:
         recorder.complete(recorder.invoke("h0", Append(B)), Done())
@@ -105,7 +107,9 @@ def test_an_envelope_is_written_out_once(tmp_path: Path):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_file_cut_anywhere_loses_its_last_line_at_most(tmp_path_factory, data: st.DataObject):
+def test_a_file_cut_anywhere_loses_its_last_line_at_most(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     folder = tmp_path_factory.mktemp("cut")
     path = folder / "one.jsonl"
     with Recorder(path, "one") as recorder:
@@ -154,7 +158,9 @@ def test_a_file_cut_anywhere_loses_its_last_line_at_most(tmp_path_factory, data:
         ),
     ],
 )
-def test_a_broken_file_is_refused_with_its_line(tmp_path: Path, lines: list, reason: str):
+def test_a_broken_file_is_refused_with_its_line(
+    tmp_path: Path, lines: list[Any], reason: str
+) -> None:
     header = '{"type":"header","format":"loom-history","version":1}'
     path = tmp_path / "broken.jsonl"
     path.write_text("".join(f"{header if line is ... else line}\n" for line in lines))
@@ -163,13 +169,13 @@ def test_a_broken_file_is_refused_with_its_line(tmp_path: Path, lines: list, rea
     assert "broken.jsonl" in str(caught.value)
 
 
-def test_a_file_is_never_written_over(tmp_path: Path):
+def test_a_file_is_never_written_over(tmp_path: Path) -> None:
     Recorder(tmp_path / "one.jsonl", "one").close()
     with pytest.raises(FileExistsError):
         Recorder(tmp_path / "one.jsonl", "one")
 
 
-def test_a_history_from_elsewhere_needs_little(tmp_path: Path):
+def test_a_history_from_elsewhere_needs_little(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.jsonl"
     lines = [
         {"type": "header", "format": "loom-history", "version": 1},
@@ -195,14 +201,17 @@ def test_a_history_from_elsewhere_needs_little(tmp_path: Path):
 class Odds:
     """A store that behaves as it is told."""
 
-    def __init__(self, behave) -> None:
+    def __init__(self, behave: Callable[[], Awaitable[Any]]) -> None:
         self.behave = behave
 
     async def append(self, envelope: EventEnvelope) -> None:
+        await self.behave()
+
+    async def read_from(self, execution_id: str, first: int = 0) -> Any:
         return await self.behave()
 
-    async def read_from(self, execution_id: str, first: int = 0) -> object:
-        return await self.behave()
+    async def close(self) -> None:
+        """Nothing to close."""
 
 
 async def _raise(error: BaseException) -> None:
@@ -221,7 +230,9 @@ async def _raise(error: BaseException) -> None:
         (asyncio.CancelledError(), Unknown("CancelledError")),
     ],
 )
-async def test_what_a_store_raises_is_its_outcome(tmp_path: Path, error, outcome: Outcome):
+async def test_what_a_store_raises_is_its_outcome(
+    tmp_path: Path, error: BaseException, outcome: Outcome
+) -> None:
     with Recorder(tmp_path / "h.jsonl", "p") as recorder:
         handle = recorder.handle(Odds(lambda: _raise(error)))
         assert await handle.do(Append(A)) == outcome
@@ -229,14 +240,14 @@ async def test_what_a_store_raises_is_its_outcome(tmp_path: Path, error, outcome
 
 
 @pytest.mark.asyncio
-async def test_a_call_that_hangs_is_given_up(tmp_path: Path):
+async def test_a_call_that_hangs_is_given_up(tmp_path: Path) -> None:
     with Recorder(tmp_path / "h.jsonl", "p") as recorder:
         handle = recorder.handle(Odds(asyncio.Event().wait))
         assert await handle.do(Append(A), timeout=0.01) == Unknown("hung")
 
 
 @pytest.mark.asyncio
-async def test_a_call_is_cancelled_at_the_chosen_await(tmp_path: Path):
+async def test_a_call_is_cancelled_at_the_chosen_await(tmp_path: Path) -> None:
     reached = []
 
     async def three_awaits() -> None:
@@ -252,7 +263,7 @@ async def test_a_call_is_cancelled_at_the_chosen_await(tmp_path: Path):
 
 
 @pytest.mark.asyncio
-async def test_a_cancelled_caller_leaves_an_unknown_outcome(tmp_path: Path):
+async def test_a_cancelled_caller_leaves_an_unknown_outcome(tmp_path: Path) -> None:
     with Recorder(tmp_path / "h.jsonl", "p") as recorder:
         handle = recorder.handle(Odds(asyncio.Event().wait))
         task = asyncio.ensure_future(handle.do(Append(A)))
@@ -264,7 +275,7 @@ async def test_a_cancelled_caller_leaves_an_unknown_outcome(tmp_path: Path):
 
 
 @pytest.mark.asyncio
-async def test_what_is_no_envelope_is_kept_as_text(tmp_path: Path):
+async def test_what_is_no_envelope_is_kept_as_text(tmp_path: Path) -> None:
     async def rows() -> object:
         return [A, ("e", 1)]
 
@@ -274,7 +285,7 @@ async def test_what_is_no_envelope_is_kept_as_text(tmp_path: Path):
 
 
 @pytest.mark.asyncio
-async def test_every_operation_reaches_the_store(tmp_path: Path):
+async def test_every_operation_reaches_the_store(tmp_path: Path) -> None:
     backend = MemoryBackend()
     address = await backend.create()
     with Recorder(tmp_path / "h.jsonl", "p") as recorder:

@@ -32,7 +32,7 @@ def two_unknown_writers_one_slot() -> Timeline:
     return t
 
 
-def test_the_search_finds_what_the_linear_checks_do_not():
+def test_the_search_finds_what_the_linear_checks_do_not() -> None:
     t = two_unknown_writers_one_slot()
     verdict = check(t.history, MODEL)
     assert verdict.answer is Answer.ILLEGAL
@@ -49,7 +49,7 @@ def test_the_search_finds_what_the_linear_checks_do_not():
     assert "there is none" in problem.got
 
 
-def test_the_picture_shows_who_overlaps_whom():
+def test_the_picture_shows_who_overlaps_whom() -> None:
     t = two_unknown_writers_one_slot()
     (problem,) = check(t.history, MODEL).violations
     lines = drawing(problem).splitlines()
@@ -65,7 +65,7 @@ def test_the_picture_shows_who_overlaps_whom():
     assert any(bar["stuck"] for bar in data["bars"])
 
 
-def test_a_long_wait_does_not_hide_what_overlaps():
+def test_a_long_wait_does_not_hide_what_overlaps() -> None:
     t = Timeline()
     t.wrote(envelope(0), begin=0, end=10**12)
     t.wrote(envelope(1), begin=10, end=20)
@@ -74,7 +74,7 @@ def test_a_long_wait_does_not_hide_what_overlaps():
     assert first.index("]") < second.index("[") < long.index("]")
 
 
-def test_a_part_that_is_too_hard_is_unknown_and_no_pass():
+def test_a_part_that_is_too_hard_is_unknown_and_no_pass() -> None:
     t = Timeline()
     slot = Refused.of(DuplicateSequenceError("e", 0))
     for number in range(12):

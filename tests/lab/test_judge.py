@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_support import envelope
 
-from loom_conformance.contract.operations import Append, Done, ReadFrom, Unknown
+from loom_conformance.contract.operations import (
+    Append,
+    Done,
+    Operation,
+    Outcome,
+    ReadFrom,
+    Unknown,
+)
 from loom_conformance.lab.history import Recorder
 from loom_conformance.lab.judge import run
 
 ETCD = Path(__file__).parents[1] / "data" / "etcd"
 
 
-def record(path: Path, *calls) -> Path:
+def record(path: Path, *calls: tuple[Operation, Outcome]) -> Path:
     with Recorder(path, path.stem) as recorder:
         for operation, outcome in calls:
             recorder.complete(recorder.invoke("h0", operation), outcome)
     return path
 
 
-def judged(paths: list[Path], **options) -> tuple[int, str]:
+def judged(paths: list[Path], **options: Any) -> tuple[int, str]:
     lines: list[str] = []
     code = run(paths, write=lines.append, **options)
     return code, "\n".join(lines)
 
 
-def test_a_legal_history(tmp_path: Path):
+def test_a_legal_history(tmp_path: Path) -> None:
     record(tmp_path / "one.jsonl", (Append(envelope(0)), Done()))
     record(tmp_path / "two.jsonl", (ReadFrom("e"), Done((envelope(0),))))
     assert judged([tmp_path]) == (0, "legal: 2 calls in 1 parts")
 
 
-def test_files_are_one_history(tmp_path: Path):
+def test_files_are_one_history(tmp_path: Path) -> None:
     one = record(tmp_path / "one.jsonl", (Append(envelope(0)), Done()))
     two = record(tmp_path / "two.jsonl", (ReadFrom("e"), Done(())))
     assert judged([one])[0] == 0
@@ -45,7 +53,7 @@ def test_files_are_one_history(tmp_path: Path):
     assert "[==" in text
 
 
-def test_declarations_can_be_given(tmp_path: Path):
+def test_declarations_can_be_given(tmp_path: Path) -> None:
     path = record(
         tmp_path / "h.jsonl",
         (Append(envelope(0)), Done()),
@@ -55,7 +63,8 @@ def test_declarations_can_be_given(tmp_path: Path):
     assert judged([path], declared={"envelope_ids": "execution"})[0] == 0
 
 
-def test_a_search_that_gives_up_is_no_pass(tmp_path: Path):
+def test_a_search_that_gives_up_is_no_pass(tmp_path: Path) -> None:
+    calls: list[tuple[Operation, Outcome]]
     calls = [(Append(envelope(0, name=f"w{n}")), Unknown()) for n in range(9)]
     for _ in range(2000):
         calls.append((ReadFrom("e"), Done(())))
@@ -66,7 +75,7 @@ def test_a_search_that_gives_up_is_no_pass(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [None, "", "not json\n", '{"type":"header"}\n'])
-def test_what_cannot_be_read_is_told(tmp_path: Path, content: str | None):
+def test_what_cannot_be_read_is_told(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "h.jsonl"
     if content is not None:
         path.write_text(content)
@@ -76,11 +85,11 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, content: str | None):
     assert "h.jsonl" in text
 
 
-def test_an_empty_folder_is_told(tmp_path: Path):
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     assert judged([tmp_path])[0] == 2
 
 
-def test_registers_get_one_verdict_a_line():
+def test_registers_get_one_verdict_a_line() -> None:
     files = [ETCD / "etcd_000.log", ETCD / "etcd_002.log"]
     code, text = judged(files, format="jepsen", model="register")
     assert code == 1
@@ -88,7 +97,7 @@ def test_registers_get_one_verdict_a_line():
     assert judged(files[1:], format="jepsen", model="register")[0] == 0
 
 
-def test_one_illegal_register_is_drawn():
+def test_one_illegal_register_is_drawn() -> None:
     _, text = judged([ETCD / "etcd_000.log"], format="jepsen", model="register")
     verdict, *bars = text.splitlines()
     assert verdict.endswith(" illegal")
@@ -96,7 +105,7 @@ def test_one_illegal_register_is_drawn():
     assert any(bar.startswith("!") for bar in bars)
 
 
-def test_a_model_goes_with_its_format():
+def test_a_model_goes_with_its_format() -> None:
     code, text = judged([ETCD / "etcd_000.log"], format="jepsen", model="store")
     assert code == 2
     assert "cannot judge" in text

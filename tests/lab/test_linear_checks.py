@@ -303,7 +303,7 @@ CASES = cases()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_check_finds_it_and_names_the_rule(name: str):
+def test_the_check_finds_it_and_names_the_rule(name: str) -> None:
     build, rule = CASES[name]
     timeline = Timeline()
     build(timeline)
@@ -317,14 +317,14 @@ def test_the_check_finds_it_and_names_the_rule(name: str):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_whole_verdict_names_no_other_rule(name: str):
+def test_the_whole_verdict_names_no_other_rule(name: str) -> None:
     build, rule = CASES[name]
     timeline = Timeline()
     build(timeline)
     assert set(check(timeline.history, MODEL).rules) == {rule}
 
 
-def test_every_check_has_a_case():
+def test_every_check_has_a_case() -> None:
     source = [rule for _, rule in CASES.values()]
     assert len(set(source)) > 25
 
@@ -333,7 +333,7 @@ def test_every_check_has_a_case():
     "shown",
     [(), (A,), (A, B)],
 )
-def test_what_is_legal_is_left_alone(shown: tuple[EventEnvelope, ...]):
+def test_what_is_legal_is_left_alone(shown: tuple[EventEnvelope, ...]) -> None:
     t = Timeline()
     t.acquired(1, "f")
     t.call(AcquireFence("f"), Unknown(), begin=0)
@@ -345,7 +345,7 @@ def test_what_is_legal_is_left_alone(shown: tuple[EventEnvelope, ...]):
     assert violations(t.history, MODEL) == []
 
 
-def test_a_fault_excuses_errors_that_come_after_it_and_none_before():
+def test_a_fault_excuses_errors_that_come_after_it_and_none_before() -> None:
     t = Timeline()
     t.call(writing(A), Unknown("OSError"), begin=0, end=10)
     t.fault("crash", "server")
@@ -355,7 +355,7 @@ def test_a_fault_excuses_errors_that_come_after_it_and_none_before():
     assert violation.calls[0].invoked == 0
 
 
-def test_a_kill_excuses_no_errors():
+def test_a_kill_excuses_no_errors() -> None:
     t = Timeline()
     t.fault("kill", "w")
     t.call(writing(B), Unknown("OSError"), begin=30, end=40)

@@ -32,7 +32,9 @@ async def address() -> AsyncIterator[str]:
     await backend.destroy(made)
 
 
-async def test_children_share_a_storage_and_record_what_they_do(address: str, tmp_path: Path):
+async def test_children_share_a_storage_and_record_what_they_do(
+    address: str, tmp_path: Path
+) -> None:
     async with Nursery(SQLiteBackend, tmp_path) as nursery:
         one = await nursery.spawn("one", address)
         two = await nursery.spawn("two", address)
@@ -57,7 +59,7 @@ async def test_children_share_a_storage_and_record_what_they_do(address: str, tm
     assert history.torn == 0
 
 
-async def test_a_killed_child_leaves_what_it_began(address: str, tmp_path: Path):
+async def test_a_killed_child_leaves_what_it_began(address: str, tmp_path: Path) -> None:
     async with Nursery(SQLiteBackend, tmp_path) as nursery:
         child = await nursery.spawn("writer", address)
         await child.connect()
@@ -73,7 +75,7 @@ async def test_a_killed_child_leaves_what_it_began(address: str, tmp_path: Path)
     assert not history.calls[1].certain
 
 
-async def test_kill_proves_that_the_child_died_of_it(address: str, tmp_path: Path):
+async def test_kill_proves_that_the_child_died_of_it(address: str, tmp_path: Path) -> None:
     async with Nursery(SQLiteBackend, tmp_path) as nursery:
         killed = await nursery.spawn("killed", address)
         assert await killed.kill() is True
@@ -82,7 +84,7 @@ async def test_kill_proves_that_the_child_died_of_it(address: str, tmp_path: Pat
         assert await left.kill() is False
 
 
-async def test_a_paused_child_answers_when_it_is_woken(address: str, tmp_path: Path):
+async def test_a_paused_child_answers_when_it_is_woken(address: str, tmp_path: Path) -> None:
     async with Nursery(SQLiteBackend, tmp_path) as nursery:
         child = await nursery.spawn("sleeper", address)
         await child.connect()
@@ -96,7 +98,7 @@ async def test_a_paused_child_answers_when_it_is_woken(address: str, tmp_path: P
         assert await child.do(ReadFrom("e")) == Done((envelope(0),))
 
 
-async def test_a_load_in_a_child_can_be_stopped_and_counted(address: str, tmp_path: Path):
+async def test_a_load_in_a_child_can_be_stopped_and_counted(address: str, tmp_path: Path) -> None:
     async with Nursery(SQLiteBackend, tmp_path) as nursery:
         child = await nursery.spawn("busy", address)
         load = asyncio.ensure_future(child.load(Load(calls=None)))
@@ -109,7 +111,7 @@ async def test_a_load_in_a_child_can_be_stopped_and_counted(address: str, tmp_pa
     assert history.counts()["ok"] == counts["ok"] > 0
 
 
-async def test_what_a_child_cannot_do_is_told(address: str, tmp_path: Path):
+async def test_what_a_child_cannot_do_is_told(address: str, tmp_path: Path) -> None:
     async with Nursery(SQLiteBackend, tmp_path) as nursery:
         child = await nursery.spawn("lost", str(tmp_path / "absent" / "store.db"))
         with pytest.raises(ChildFailed, match="Error"):
@@ -122,7 +124,7 @@ async def test_what_a_child_cannot_do_is_told(address: str, tmp_path: Path):
 
 async def test_a_backend_in_a_file_that_has_no_module_name_is_loaded_by_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     file = tmp_path / "conftest_like.py"
     file.write_text(
         textwrap.dedent(
@@ -144,7 +146,7 @@ async def test_a_backend_in_a_file_that_has_no_module_name_is_loaded_by_its_file
         await child.quit()
 
 
-async def test_a_backend_inside_a_function_cannot_be_reached(tmp_path: Path):
+async def test_a_backend_inside_a_function_cannot_be_reached(tmp_path: Path) -> None:
     class Local(SQLiteBackend):
         pass
 

@@ -76,7 +76,7 @@ class Client:
         return answer or None
 
 
-async def test_what_is_not_trapped_passes():
+async def test_what_is_not_trapped_passes() -> None:
     async with proxied() as (echo, proxy):
         client = await Client.connect(proxy)
         for number in range(3):
@@ -87,7 +87,7 @@ async def test_what_is_not_trapped_passes():
         client.writer.close()
 
 
-async def test_a_lost_request_never_reaches_the_server():
+async def test_a_lost_request_never_reaches_the_server() -> None:
     async with proxied() as (echo, proxy):
         client = await Client.connect(proxy)
         await client.ask("one")
@@ -98,7 +98,7 @@ async def test_a_lost_request_never_reaches_the_server():
         assert sprung.bytes == 4
 
 
-async def test_a_lost_answer_is_lost_after_the_server_gave_it():
+async def test_a_lost_answer_is_lost_after_the_server_gave_it() -> None:
     async with proxied() as (echo, proxy):
         client = await Client.connect(proxy)
         proxy.set(Trap("answer"))
@@ -111,7 +111,7 @@ async def test_a_lost_answer_is_lost_after_the_server_gave_it():
         again.writer.close()
 
 
-async def test_the_chosen_round_is_hit():
+async def test_the_chosen_round_is_hit() -> None:
     async with proxied() as (echo, proxy):
         client = await Client.connect(proxy)
         proxy.set(Trap("answer", round=3))
@@ -119,7 +119,7 @@ async def test_the_chosen_round_is_hit():
         assert len(echo.lines) == 3
 
 
-async def test_rounds_of_a_cold_connection_do_not_count():
+async def test_rounds_of_a_cold_connection_do_not_count() -> None:
     async with proxied() as (_, proxy):
         warm, cold = await Client.connect(proxy), await Client.connect(proxy)
         await warm.ask("handshake")
@@ -130,7 +130,7 @@ async def test_rounds_of_a_cold_connection_do_not_count():
         cold.writer.close()
 
 
-async def test_a_delayed_answer_arrives():
+async def test_a_delayed_answer_arrives() -> None:
     async with proxied() as (_, proxy):
         client = await Client.connect(proxy)
         proxy.set(Trap("delay", seconds=0.01))
@@ -139,7 +139,7 @@ async def test_a_delayed_answer_arrives():
         client.writer.close()
 
 
-async def test_cut_ends_every_connection():
+async def test_cut_ends_every_connection() -> None:
     async with proxied() as (_, proxy):
         clients = [await Client.connect(proxy) for _ in range(3)]
         for client in clients:
@@ -149,14 +149,14 @@ async def test_cut_ends_every_connection():
         assert proxy.cuts == 3
 
 
-async def test_a_server_that_is_down_is_a_closed_connection():
+async def test_a_server_that_is_down_is_a_closed_connection() -> None:
     async with proxied() as (_, proxy):
         proxy.upstream = Endpoint("127.0.0.1", 1)
         client = await Client.connect(proxy)
         assert await client.ask("one") is None
 
 
-async def test_a_unix_socket_can_be_behind_it(tmp_path: Path):
+async def test_a_unix_socket_can_be_behind_it(tmp_path: Path) -> None:
     async with proxied(path=str(tmp_path / "s")) as (_, proxy):
         client = await Client.connect(proxy)
         assert await client.ask("one") == "one"
@@ -182,19 +182,21 @@ async def test_a_unix_socket_can_be_behind_it(tmp_path: Path):
         ("postgres://db/name", Endpoint("db", 5432), "postgres://127.0.0.1:99/name"),
     ],
 )
-async def test_a_dsn_is_led_through_the_proxy(address: str, endpoint: Endpoint, through: str):
+async def test_a_dsn_is_led_through_the_proxy(
+    address: str, endpoint: Endpoint, through: str
+) -> None:
     assert is_postgres(address)
     assert postgres_endpoint(address) == endpoint
     assert postgres_through(address, "127.0.0.1", 99) == through
 
 
-async def test_a_dsn_of_several_servers_is_refused_without_its_password():
+async def test_a_dsn_of_several_servers_is_refused_without_its_password() -> None:
     with pytest.raises(ValueError, match="no single server") as caught:
         postgres_endpoint("postgresql://u:secret@a,b/name")
     assert "secret" not in str(caught.value)
 
 
-async def test_a_sqlite_file_is_known_by_its_beginning(tmp_path: Path):
+async def test_a_sqlite_file_is_known_by_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     assert sqlite_file(str(path)) is None
     path.write_bytes(b"something else")

@@ -28,12 +28,12 @@ VERDICTS = [line.split() for line in (ETCD / "verdicts.txt").read_text().splitli
 
 
 @pytest.mark.parametrize(("name", "linearizable"), VERDICTS)
-def test_the_etcd_histories_are_judged_as_others_judged_them(name: str, linearizable: str):
+def test_the_etcd_histories_are_judged_as_others_judged_them(name: str, linearizable: str) -> None:
     found = search(RegisterModel(), read_jepsen(ETCD / name))
     assert found.answer is (Answer.LEGAL if linearizable == "true" else Answer.ILLEGAL)
 
 
-def test_the_etcd_histories_hold_both_verdicts():
+def test_the_etcd_histories_hold_both_verdicts() -> None:
     verdicts = [verdict for _, verdict in VERDICTS]
     assert len(verdicts) == len({name for name, _ in VERDICTS}) > 50
     assert verdicts.count("true") > 5
@@ -103,7 +103,7 @@ def histories(draw: st.DrawFn) -> list[RegisterCall]:
 
 @settings(max_examples=600, deadline=None)
 @given(histories())
-def test_the_search_agrees_with_trying_every_order(calls: list[RegisterCall]):
+def test_the_search_agrees_with_trying_every_order(calls: list[RegisterCall]) -> None:
     found = search(RegisterModel(), calls)
     assert (found.answer is Answer.LEGAL) == legal_by_brute_force(calls)
     if found.answer is Answer.LEGAL:
@@ -117,7 +117,9 @@ def test_the_search_agrees_with_trying_every_order(calls: list[RegisterCall]):
 
 @settings(max_examples=200, deadline=None)
 @given(histories().filter(lambda calls: not legal_by_brute_force(calls)))
-def test_the_smallest_illegal_part_is_illegal_and_cannot_lose_a_call(calls: list[RegisterCall]):
+def test_the_smallest_illegal_part_is_illegal_and_cannot_lose_a_call(
+    calls: list[RegisterCall],
+) -> None:
     small = smallest_illegal(RegisterModel(), calls)
     certain = [call for call in small if call.certain]
     assert certain
@@ -146,14 +148,14 @@ def hard_history(writers: int) -> list[RegisterCall]:
     return [*calls, read]
 
 
-def test_a_search_that_gives_up_says_unknown():
+def test_a_search_that_gives_up_says_unknown() -> None:
     for budget in (Budget(steps=2000), Budget(memory=500), Budget(seconds=0.0)):
         found = search(RegisterModel(), hard_history(14), budget)
         assert found.answer is Answer.UNKNOWN
     assert search(RegisterModel(), hard_history(8)).answer is Answer.ILLEGAL
 
 
-def test_a_budget_is_shared():
+def test_a_budget_is_shared() -> None:
     budget = Budget(steps=3000)
     assert search(RegisterModel(), hard_history(6), budget).answer is Answer.ILLEGAL
     spent = budget.spent
@@ -162,7 +164,7 @@ def test_a_budget_is_shared():
     assert budget.spent == 2 * spent
 
 
-def test_memory_keeps_the_search_small():
+def test_memory_keeps_the_search_small() -> None:
     found = search(RegisterModel(), hard_history(12))
     assert found.answer is Answer.ILLEGAL
     assert found.states < 13 * 2**12, "not the 12! orders"
@@ -183,7 +185,7 @@ def test_memory_keeps_the_search_small():
         ),
     ],
 )
-def test_a_broken_log_is_refused_with_its_line(tmp_path: Path, text: str, reason: str):
+def test_a_broken_log_is_refused_with_its_line(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "broken.log"
     path.write_text(text)
     with pytest.raises(JepsenFormatError, match=reason) as caught:
@@ -191,7 +193,7 @@ def test_a_broken_log_is_refused_with_its_line(tmp_path: Path, text: str, reason
     assert "broken.log:" in str(caught.value)
 
 
-def test_a_call_without_an_answer_may_happen_or_not(tmp_path: Path):
+def test_a_call_without_an_answer_may_happen_or_not(tmp_path: Path) -> None:
     path = tmp_path / "open.log"
     lines = [":invoke :write 1", ":invoke :read nil", ":ok :read {}", ":invoke :read nil"]
     for seen in ("nil", "1"):

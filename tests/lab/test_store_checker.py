@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,8 @@ from loom_conformance.spi import (
     EventEnvelope,
     StaleFenceError,
 )
+
+Scope: TypeAlias = Literal["store", "execution"]
 
 # --- Against every order ----------------------------------------------------------------------
 
@@ -99,7 +102,8 @@ def store_calls(draw: st.DrawFn) -> tuple[Operation, Outcome]:
     execution = draw(st.sampled_from("eef"))
     if kind == "fence":
         token = draw(st.integers(1, 3))
-        return AcquireFence(execution), draw(st.sampled_from([Done(token), Done(token), Unknown()]))
+        outcomes: list[Outcome] = [Done(token), Done(token), Unknown()]
+        return AcquireFence(execution), draw(st.sampled_from(outcomes))
     shown = draw(
         st.lists(st.sampled_from([e for e in POOL if e.execution_id == execution]), max_size=2)
     )
@@ -129,7 +133,9 @@ def histories(draw: st.DrawFn) -> History:
 
 @settings(max_examples=300, deadline=None)
 @given(histories(), st.sampled_from(["store", "execution"]), st.booleans())
-def test_the_verdict_agrees_with_trying_every_order(history: History, scope, sparse: bool):
+def test_the_verdict_agrees_with_trying_every_order(
+    history: History, scope: Scope, sparse: bool
+) -> None:
     model = StoreModel(envelope_ids=scope, sparse_sequences=sparse)
     legal = legal_by_brute_force(model, history.calls)
     event(f"legal: {legal}")
@@ -140,7 +146,7 @@ def test_the_verdict_agrees_with_trying_every_order(history: History, scope, spa
 
 @settings(max_examples=150, deadline=None)
 @given(histories())
-def test_narrowing_changes_no_verdict(history: History):
+def test_narrowing_changes_no_verdict(history: History) -> None:
     model = StoreModel()
     assert legal_by_brute_force(model, narrowed(history.calls)) == legal_by_brute_force(
         model, history.calls
@@ -171,17 +177,17 @@ def honest_histories(draw: st.DrawFn) -> History:
             happened = model.step(state, operation, Unknown())
             if happened is not None and draw(st.booleans()):
                 state = happened
-            calls.append(Call(f"p{number}", number, operation, Unknown(), begin, None, False))
+            calls.append(StoreCall(f"p{number}", number, operation, Unknown(), begin, None, False))
             continue
         after = model.step(state, operation, outcome)
         assert after is not None
         state = after
-        calls.append(Call(f"p{number}", number, operation, outcome, begin, end))
+        calls.append(StoreCall(f"p{number}", number, operation, outcome, begin, end))
     return History(sorted(calls, key=lambda call: call.invoked))
 
 
 @settings(max_examples=150, deadline=None)
 @given(honest_histories())
-def test_a_right_store_is_always_legal(history: History):
+def test_a_right_store_is_always_legal(history: History) -> None:
     verdict = check(history, StoreModel(sparse_sequences=True))
     assert verdict.answer is Answer.LEGAL, verdict.violations
