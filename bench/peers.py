@@ -111,7 +111,6 @@ def eventsource_sqlite(directory: Path) -> SQLiteEventStore:
 
 def eventsource_postgres(dsn: str) -> PostgreSQLEventStore:
     """A store on a server, in its public schema."""
-    engine = create_async_engine(
-        dsn.replace("postgresql://", "postgresql+asyncpg://", 1), pool_size=8
-    )
+    url = dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
+    engine = create_async_engine(url, pool_size=8, max_overflow=0)
     return PostgreSQLEventStore(engine, REGISTRY, create_schema=True, owns_engine=True)

@@ -241,13 +241,13 @@ async def _postgres(plan: Plan, dsn: str) -> AsyncIterator[Result]:
         (
             "append, 64 callers, coalesced",
             _appends(coalesced, many, 64),
-            _eventsource(eventsource, single // 8 * 8, 8),
+            _eventsource(eventsource, single // 64 * 64 or 64, 64),
             6,
         ),
         (
             "append, 64 callers, coalesced",
             _appends(coalesced, many, 64),
-            _eventsourcing(recorder, single // 8 * 8, 8),
+            _eventsourcing(recorder, single // 64 * 64 or 64, 64),
             6,
         ),
         (
