@@ -177,12 +177,14 @@ def honest_histories(draw: st.DrawFn) -> History:
             happened = model.step(state, operation, Unknown())
             if happened is not None and draw(st.booleans()):
                 state = happened
-            calls.append(StoreCall(f"p{number}", number, operation, Unknown(), begin, None, False))
+            begun: StoreCall = Call(f"p{number}", number, operation, Unknown(), begin, None, False)
+            calls.append(begun)
             continue
         after = model.step(state, operation, outcome)
         assert after is not None
         state = after
-        calls.append(StoreCall(f"p{number}", number, operation, outcome, begin, end))
+        made: StoreCall = Call(f"p{number}", number, operation, outcome, begin, end)
+        calls.append(made)
     return History(sorted(calls, key=lambda call: call.invoked))
 
 
