@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from .pairs import Result
+
+TICKS: Final = (0.5, 1, 2, 3, 5, 10, 20, 50)
 
 
 def as_markdown(results: Sequence[Result]) -> str:
@@ -68,6 +71,9 @@ def draw(results: Sequence[Result], path: Path) -> None:
     )
     axes.axvline(1, color="#888888", linewidth=0.8)
     axes.set_xscale("log")
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
+    axes.margins(y=0.01)
     axes.set_xlabel("operations a second, relative to the other side; red: the goal")
     figure.savefig(path)
     plt.close(figure)
