@@ -317,10 +317,11 @@ class CoalescingSuite:
     @rule("COAL-8")
     async def test_no_write_waits_for_company_that_keeps_coming(self, stage: Stage) -> None:
         handle, _ = await _coalesced(stage, linger=STEADY, max_batch=100_000)
+        handle = handle.patient(4)
         first = asyncio.ensure_future(handle.append(stage.log().envelope()))
         company: list[asyncio.Future[Outcome[None]]] = []
         loop = asyncio.get_running_loop()
-        patience = loop.time() + stage.settings.deadline / 2
+        patience = loop.time() + max(8 * STEADY, stage.settings.deadline / 2)
         while not first.done() and loop.time() < patience:
             log = Log(stage.session.fresh_id())
             company.append(asyncio.ensure_future(handle.append(log.envelope())))

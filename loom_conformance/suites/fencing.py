@@ -300,7 +300,9 @@ class FencingSuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         await stage.needs("fencing")
-        log = await stage.given_log(0, fenced=True)
+        log = stage.log()
+        outcome = await (await stage.writer()).acquire_fence(log.execution_id)
+        log.token = stage.returned(outcome, "an execution that was never written to be fenced")
         await stage.holds(log, expected="a fence not to write an envelope")
         await stage.refused(
             log, lambda sequence: log.envelope(sequence, token=None), StaleFenceError

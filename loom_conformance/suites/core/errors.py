@@ -59,8 +59,11 @@ class ErrorSuite:
             outcome = await handle.acquire_fence(strange)
             if outcome.error is not None and not is_error(outcome.error, ValueError):
                 stage.broken("a token, or a ValueError", outcome.line())
-        good = stage.session.fresh_id()
-        stage.returned(await handle.acquire_fence(good), "a good id to be fenced after it")
+        log = Log(stage.session.fresh_id())
+        stage.given(await handle.append(log.envelope()))
+        stage.returned(
+            await handle.acquire_fence(log.execution_id), "a good id to be fenced after it"
+        )
 
     @rule("ERR-1")
     @on_every_write_path
