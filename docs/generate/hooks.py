@@ -10,17 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from rooms import filled_architecture
 
-OPTIONAL: Final = frozenset(
-    {
-        "duplicate-start.md",
-        "explore.md",
-        "faults.md",
-        "histories.md",
-        "races.md",
-        "scheduler.md",
-        "what-loom-needs.md",
-    }
-)
+OPTIONAL: Final = frozenset({"faults.md"})
 """Pages that the nav lists where they exist."""
 
 
