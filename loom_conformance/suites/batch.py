@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from ..lab.burst import burst, must_have_met
 from ..lab.calls import Handle, Outcome
 from ..lab.stage import Log, Stage
+from ..lab.values import sized
 from ..lab.verdict import NotOffered
 from ..lab.watch import Read, watch
 from ..spi import (
+    MAX_JSON_BYTES,
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
@@ -156,6 +158,16 @@ class BatchSuite:
         writer = (await stage.writer()).patient(10)
         batch = _next(log, _largest(stage))
         stage.returned(await writer.append_batch(batch), f"a batch of {len(batch)} to be stored")
+        log.envelopes += batch
+        await stage.holds(log)
+
+    @rule("BATCH-7")
+    async def test_a_batch_of_large_payloads_is_stored_whole(self, stage: Stage) -> None:
+        await stage.needs("batch")
+        log = stage.log()
+        writer = (await stage.writer()).patient(10)
+        batch = [log.envelope(place, payload=sized(MAX_JSON_BYTES)) for place in range(5)]
+        stage.returned(await writer.append_batch(batch), "five payloads of 1 MiB to be stored")
         log.envelopes += batch
         await stage.holds(log)
 

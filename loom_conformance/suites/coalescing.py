@@ -138,6 +138,26 @@ class CoalescingSuite:
                 stage.broken("every caller to get the flush's StaleFenceError", outcome.line())
         await stage.holds(fenced, *logs, expected="a refused flush to store nothing")
 
+    @rule("COAL-2")
+    async def test_of_callers_of_one_flush_for_one_slot_no_two_are_acknowledged(
+        self, stage: Stage
+    ) -> None:
+        log = stage.log()
+        handle, spy = await _coalesced(stage)
+        rivals = [
+            log.envelope(id=f"{log.execution_id}-rival-{number}", payload={"rival": number})
+            for number in range(3)
+        ]
+        outcomes = await burst([_appending(handle, rival) for rival in rivals])
+        winners = [rival for rival, told in zip(rivals, outcomes, strict=True) if told.ok]
+        stage.check(
+            len(winners) < 2,
+            "never two writes to one slot to be acknowledged",
+            f"{len(winners)} of 3 were, in flushes of {[len(flush) for flush in spy.flushes]}",
+        )
+        log.envelopes += winners
+        await stage.holds(log)
+
     @rule("COAL-3")
     async def test_a_batch_is_a_flush_of_its_own(self, stage: Stage) -> None:
         taken = await stage.given_log(1)

@@ -358,6 +358,22 @@ class FencingSuite:
     ) -> None:
         log = await stage.given_log(1, fenced=True)
         current = log.token
+        for elsewhere in ({"Fence": current}, {"fence ": current}, {"nested": {"fence": current}}):
+            await stage.refused(
+                log,
+                lambda sequence, elsewhere=elsewhere: log.envelope(  # type: ignore[misc]
+                    sequence, token=None, metadata=elsewhere
+                ),
+                StaleFenceError,
+                target=f"metadata of {elsewhere}, where the token is {current}",
+            )
+        await stage.refused(
+            log,
+            lambda sequence: log.envelope(sequence, token=None, metadata={"fence": None}),
+            StaleFenceError,
+            ValueError,
+            target=f"a fence of None, where the token is {current}",
+        )
         false_tokens = [*NOT_TOKENS, str(current), [current], {"fence": current}]
         if current is not None:
             false_tokens += [-current, f" {current} ", current + 0.5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..lab.stage import Stage, difference_between
 from ..lab.verdict import NotOffered
+from ..spi import MAX_SEQUENCE
 from .case import rule
 
 LENGTH = 6
@@ -32,11 +33,12 @@ class RangeSuite:
             raise NotOffered("sequences have no gaps here, so both are the same")
         log = stage.log()
         writer = await stage.writer()
-        for place in (0, 3, 4, 20):
+        for place in (0, 3, 4, 20, 2**31 + 1, MAX_SEQUENCE):
             envelope = log.envelope(place)
             stage.given(await writer.append(envelope))
             log.wrote(envelope)
-        for first, last in ((0, 0), (0, 3), (1, 2), (1, 4), (3, 19), (4, 20), (5, 30)):
+        pairs = [(0, 0), (0, 3), (1, 2), (1, 4), (3, 19), (4, 20), (5, 30), (20, MAX_SEQUENCE)]
+        for first, last in [*pairs, (21, 2**31 + 1), (2**32, MAX_SEQUENCE), (MAX_SEQUENCE,) * 2]:
             expected = [one for one in log.envelopes if first <= one.sequence <= last]
             outcome = await writer.read_range(log.execution_id, first, last)
             found = stage.returned(outcome, "a range to be read")

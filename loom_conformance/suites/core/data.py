@@ -96,11 +96,19 @@ class DataSuite:
             ["é" * 1000] * (MAX_JSON_BYTES // 2100),
             nested(MAX_DEPTH),
         ]
+        metadata: list[JsonValue] = [sized(MAX_JSON_BYTES - len('{"m":}')), nested(MAX_DEPTH - 1)]
         for value in values:
             await stage.accepted(
                 log,
                 _with(log, payload=value),
                 expected="a payload of the domain to be accepted",
+                read_back=False,
+            )
+        for value in metadata:
+            await stage.accepted(
+                log,
+                _with(log, metadata={"m": value}),
+                expected="metadata of the domain to be accepted",
                 read_back=False,
             )
         await _kept(stage, log)

@@ -30,6 +30,16 @@ class IdentitySuite:
                 DuplicateEnvelopeIdError,
             )
 
+    @rule("ID-1")
+    @on_every_write_path
+    async def test_the_current_token_opens_no_taken_id(self, stage: Stage, path: WritePath) -> None:
+        log = await stage.given_log(2, fenced=True)
+        await stage.refused(
+            log,
+            lambda sequence: log.envelope(sequence, id=log.envelopes[0].id),
+            DuplicateEnvelopeIdError,
+        )
+
     @rule("ID-2")
     @on_every_write_path
     async def test_in_another_execution_a_taken_id_counts_as_the_scope_says(

@@ -71,6 +71,32 @@ class LivenessSuite:
             stage.returned(outcome, "simultaneous calls of close all to succeed")
 
     @rule("LIVE-2")
+    async def test_close_can_be_called_again_after_it_was_cancelled(self, stage: Stage) -> None:
+        counted = await settle(
+            "close()",
+            "close",
+            (await stage.connect()).store.close,
+            stage.session.allowance("close"),
+        )
+        stage.given(counted)
+        for place in range(1, counted.suspensions + 1):
+            for later in (False, True):
+                handle = await stage.connect()
+                await cancel_at(
+                    handle.store.close,
+                    place,
+                    later=later,
+                    deadline=stage.session.allowance("close"),
+                    method="close",
+                )
+                stage.steps.append(f"close() cancelled at its await {place}")
+                expected = "close to succeed after one that was cancelled"
+                try:
+                    stage.returned(await handle.close(), expected)
+                except Hung as hung:
+                    stage.broken(expected, str(hung))
+
+    @rule("LIVE-2")
     async def test_a_closed_handle_refuses_every_call(self, stage: Stage) -> None:
         handle = await stage.connect()
         log = await stage.given_log(1)
@@ -216,6 +242,34 @@ class LivenessSuite:
             rounds.append(outcomes)
             for outcome in outcomes:
                 stage.returned(outcome, "a write that conflicts with nothing to succeed")
+            await stage.holds(*stage.logs, expected="all of them to be stored")
+            stage.logs.clear()
+        must_have_met(rounds)
+
+    @rule("LIVE-6")
+    @on_every_write_path
+    async def test_simultaneous_writes_under_one_token_all_succeed(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        await stage.needs("fencing")
+        handles = await stage.contenders(4)
+        rounds: list[list[Outcome[None]]] = []
+        for _ in range(stage.settings.rounds(3)):
+            log = await stage.given_log(0, fenced=True)
+            envelopes = [log.envelope(number) for number in range(len(handles))]
+            if not stage.backend.sparse_sequences:
+                others = [await stage.given_log(0, fenced=True) for _ in handles]
+                envelopes = [other.envelope() for other in others]
+            outcomes = await burst(
+                [
+                    stage.writing(handle, envelope)
+                    for handle, envelope in zip(handles, envelopes, strict=True)
+                ]
+            )
+            rounds.append(outcomes)
+            for envelope, outcome in zip(envelopes, outcomes, strict=True):
+                stage.returned(outcome, "a write under the current token to succeed")
+                stage.noted([envelope])
             await stage.holds(*stage.logs, expected="all of them to be stored")
             stage.logs.clear()
         must_have_met(rounds)

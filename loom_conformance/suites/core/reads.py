@@ -13,7 +13,7 @@ from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage, difference_between
 from ...lab.verdict import NotOffered
 from ...lab.watch import Look, Read, watch
-from ...spi import EventEnvelope
+from ...spi import MAX_SEQUENCE, EventEnvelope
 from ..case import on_every_write_path, rule
 
 WHOLE = 10_001
@@ -79,11 +79,11 @@ class ReadSuite:
             raise NotOffered("sequences have no gaps here, so both are the same")
         log = stage.log()
         writer = await stage.writer()
-        for place in (0, 3, 4, 20):
+        for place in (0, 3, 4, 20, 2**31 + 1, MAX_SEQUENCE):
             envelope = log.envelope(place)
             stage.given(await writer.append(envelope))
             log.wrote(envelope)
-        for first in (0, 1, 2, 3, 4, 5, 20, 21):
+        for first in (0, 1, 2, 3, 4, 5, 20, 21, 2**31 + 1, 2**32, MAX_SEQUENCE):
             expected = [one for one in log.envelopes if one.sequence >= first]
             outcome = await writer.read_from(log.execution_id, first)
             _is_read(stage, outcome, expected, f"the envelopes whose sequence is {first} or more")

@@ -40,6 +40,21 @@ class SequenceSuite:
                 ),
             )
 
+    @rule("SEQ-1")
+    @on_every_write_path
+    async def test_the_current_token_opens_no_taken_slot(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(LENGTH, fenced=True)
+        for taken in (0, LENGTH - 1):
+            await stage.refused(
+                log,
+                lambda _, taken=taken: log.envelope(  # type: ignore[misc]
+                    taken, id=f"rival-{log.execution_id}-{taken}"
+                ),
+                DuplicateSequenceError,
+            )
+
     @rule("SEQ-2")
     @on_every_write_path
     async def test_the_same_envelope_again_is_refused(self, stage: Stage, path: WritePath) -> None:
