@@ -138,6 +138,7 @@ TIMESTAMPS: Final[tuple[datetime, ...]] = (
     datetime(2016, 12, 31, 23, 59, 59, 999000, tzinfo=UTC),
     datetime(2024, 2, 29, 12, 0, 0, 123000, tzinfo=UTC),
     datetime(2024, 3, 31, 1, 30, tzinfo=UTC),
+    datetime(2024, 10, 27, 0, 30, tzinfo=UTC),
     datetime(2024, 10, 27, 1, 30, tzinfo=UTC, fold=1),
     datetime(2025, 6, 1, 12, 0, tzinfo=timezone(timedelta(0), "GMT")),
     datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC),
