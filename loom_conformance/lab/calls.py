@@ -12,6 +12,7 @@ import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ..spi import EventEnvelope, EventStore
@@ -217,7 +218,14 @@ class Handle:
 
 # --- telling ----------------------------------------------------------------------------------
 
-_reprs = reprlib.Repr()
+class _Reprs(reprlib.Repr):
+    """Values cut short, but for instants: what is wrong with one may be any part of it."""
+
+    def repr_datetime(self, value: datetime, level: int) -> str:
+        return value.isoformat()
+
+
+_reprs = _Reprs()
 _reprs.maxstring = _reprs.maxother = 60
 _reprs.maxlevel = 3
 
