@@ -10,6 +10,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -63,7 +64,8 @@ class BoundedLoop:
         loop = runner.get_loop()
         if loop.is_closed():
             return
-        with _Watchdog(loop, self._patience):
+        # What is cancelled may stop the loop once more: there is nothing left on it to wait for.
+        with _Watchdog(loop, self._patience), suppress(RuntimeError):
             loop.run_until_complete(_cancel_rest(self._patience))
             loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
