@@ -82,9 +82,12 @@ class RangeSuite:
     async def test_a_range_equals_the_part_of_read_from(self, stage: Stage) -> None:
         await stage.needs("range")
         log = await stage.given_log(2)
+        writer = await stage.writer()
+        rich = log.envelope(kind="ORDER_PLACED", metadata={"computeTarget": "gpu", "tags": ["a"]})
+        stage.given(await writer.append(rich))
+        log.wrote(rich)
         await stage.given_bulk(1500, log)
         await stage.given_log(3)
-        writer = await stage.writer()
         pairs = [(0, 0), (0, 1), (0, log.next - 1), (7, 1200), (999, 1001), (1400, 9000)]
         pairs += [
             tuple(sorted((stage.random.randrange(1500), stage.random.randrange(1600))))  # type: ignore[misc]
