@@ -50,4 +50,5 @@ def test_correct_variant_passes_all_that_it_offers(name: str) -> None:
         "inconclusive": [],
         "advice": sorted(variant.advice),
     }
+    assert verdict.elsewhere == {}
     assert "APPEND-1" in verdict.passed
