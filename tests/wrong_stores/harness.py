@@ -23,8 +23,15 @@ from loom_conformance.lab.verdict import (
     RuleBroken,
 )
 from loom_conformance.suites import catalogue
+from loom_conformance.suites.case import Case
+from loom_conformance.suites.faults import FaultSuite
+from loom_conformance.suites.histories import HistorySuite
+from loom_conformance.suites.model import ModelSuite
 
 from .registry import Subject, variants, wrong_stores
+
+HARMFUL = (FaultSuite.__module__, HistorySuite.__module__)
+"""The suites that put faults and load on a store: they alone are run at a subject's own depth."""
 
 SEED = 1
 """Values and orders are those of this seed, so that a claim holds or does not."""
@@ -63,36 +70,50 @@ class Verdict:
         }
 
 
+def cases() -> list[Case]:
+    """The cases by which a store is judged.
+
+    The races are left out: they judge a runtime on a store, and each is proven by a wrong runtime.
+    """
+    return [case for case in catalogue() if case.rule.profile != "races"]
+
+
 def judge(
     subject: Subject,
     *,
-    depth: Depth = "quick",
+    depth: Depth | None = None,
     seed: int = SEED,
     only: Collection[str] = (),
     paths: Iterable[str] | None = None,
 ) -> Verdict:
     """Run the catalogue, or the rules named in `only`, against a subject.
 
-    `paths` replaces the subject's own write paths.
+    `paths` and `depth` replace the subject's own.
     """
     verdict = Verdict()
     chosen = set(subject.paths if paths is None else paths)
-    session = Session(subject.backend, Settings(subject.deadline, seed, depth))
+    depths = {False: depth or "quick", True: depth or subject.depth}
+    sessions = {
+        harmful: Session(subject.backend, Settings(subject.deadline, seed, depths[harmful]))
+        for harmful in depths
+    }
     try:
-        for case in catalogue():
+        for case in cases():
             if only and case.rule.id not in only:
                 continue
-            if case.rule.profile == "races" and not only:
-                continue  # what a race loses follows from the rules; tests/races has its claims
+            session = sessions[case.method.__module__ in HARMFUL]
             for path in case.runs():
                 if path is not None and path.name not in chosen:
                     continue
+                if case.rule.id in verdict.breaks:
+                    break  # what is broken once is broken
                 where = f"{case.rule.id} {case.name} [{path}]"
                 should = case.rule.level == "SHOULD"
+                own = "" if case.method.__module__ == ModelSuite.__module__ else case.rule.id
                 try:
                     case.run(session, path)
                 except RuleBroken as broken:
-                    _note(verdict, broken.failure, case.rule.id, should=should)
+                    _note(verdict, broken.failure, own, should=should)
                 except Inconclusive as unclear:
                     if unclear.failure is not None:
                         _note(verdict, unclear.failure, unclear.failure.rule, should=False)
@@ -107,7 +128,8 @@ def judge(
                 else:
                     verdict.passed.add(case.rule.id)
     finally:
-        session.close()
+        for session in sessions.values():
+            session.close()
     return verdict
 
 
@@ -126,7 +148,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name")
     parser.add_argument("rules", nargs="*")
     parser.add_argument("--all-paths", action="store_true")
-    parser.add_argument("--depth", choices=DEPTHS, default="quick")
+    parser.add_argument("--depth", choices=DEPTHS)
     parser.add_argument("--seed", type=int, default=SEED)
     given = parser.parse_args(arguments)
     found = {name: one.subject for name, one in variants().items()}
@@ -136,7 +158,7 @@ def main(arguments: list[str]) -> int:
         return 2
     paths = None
     if given.all_paths:
-        paths = {path.name for case in catalogue() for path in case.runs() if path is not None}
+        paths = {path.name for case in cases() for path in case.runs() if path is not None}
     verdict = judge(subject, depth=given.depth, seed=given.seed, only=given.rules, paths=paths)
     for kind, rules in verdict.sets().items():
         sys.stdout.write(f"{kind} = {rules}\n")

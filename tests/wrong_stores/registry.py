@@ -1,7 +1,7 @@
 """Wrong stores and correct variants by name, as their modules put them here.
 
-A module whose name begins with `memory_`, `sqlite_`, `postgres_` or `decorators_` is found by
-itself; it puts its backends under `@wrong("name-of-the-claim")` or `@variant("name")`.
+A module whose name begins with `memory_`, `sqlite_`, `postgres_`, `decorators_` or `faulty_` is
+found by itself; it puts its backends under `@wrong("name-of-the-claim")` or `@variant("name")`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from functools import cache
 from typing import Final, TypeVar
 
 from loom_conformance.backend import Backend
+from loom_conformance.lab.settings import Depth
 
 B = TypeVar("B", bound=type[Backend])
 
-KINDS: Final = ("memory_", "sqlite_", "postgres_", "decorators_")
+KINDS: Final = ("memory_", "sqlite_", "postgres_", "decorators_", "faulty_")
 
 PLAIN_PATHS: Final = ("append", "batch-of-one", "batch-first", "batch-middle", "batch-last")
 COALESCED_PATHS: Final = ("coalesced-append", "coalesced-batch-middle")
@@ -32,12 +33,14 @@ class Subject:
         backend: the backend whose stores have the fault.
         deadline: seconds that a call may take; short where the fault is to hang.
         paths: the write paths that rules are tried on.
+        depth: how deep it is judged under load and faults; `"quick"` leaves them out.
     """
 
     name: str
     backend: type[Backend]
     deadline: float = 10.0
     paths: tuple[str, ...] = PLAIN_PATHS + COALESCED_PATHS
+    depth: Depth = "quick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ def wrong(
     *,
     deadline: float = 10.0,
     paths: tuple[str, ...] = PLAIN_PATHS + COALESCED_PATHS,
+    depth: Depth = "quick",
 ) -> Callable[[B], B]:
     """Enter a backend as the wrong store of a claim.
 
@@ -72,7 +76,7 @@ def wrong(
     def enter(backend: B) -> B:
         if claim in _WRONG:
             raise ValueError(f"two wrong stores for the claim {claim!r}")
-        _WRONG[claim] = Subject(claim, backend, deadline, paths)
+        _WRONG[claim] = Subject(claim, backend, deadline, paths, depth)
         return backend
 
     return enter
