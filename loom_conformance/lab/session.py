@@ -51,6 +51,7 @@ class Session:
         self._storage: str | None = None
         self._writers: dict[tuple[bool, int], EventStore] = {}
         self._hung: Counter[str] = Counter()
+        self._hung_in: set[tuple[str, str]] = set()
         self._names = itertools.count(1)
 
     # --- running ---
@@ -135,8 +136,14 @@ class Session:
             if self.backend.batch_scope != "store":
                 raise NotOffered("coalescing needs batches that span executions")
 
+    def note_hung(self, method: str, rule: str) -> None:
+        """Count a call that did not settle, once a rule: one fault may show on every path."""
+        if (method, rule) not in self._hung_in:
+            self._hung_in.add((method, rule))
+            self._hung[method] += 1
+
     def _judged(self, stage: Stage, hung: Hung) -> RuleBroken | Inconclusive:
-        self._hung[hung.method] += 1
+        self.note_hung(hung.method, stage.rule)
         failure = self._live_1(stage, str(hung))
         if stage.rule == failure.rule:
             return RuleBroken(failure)
@@ -182,7 +189,8 @@ class Session:
 
     def settled(self, method: str) -> None:
         """Note that a method settled, so that its full deadline holds again."""
-        self._hung.pop(method, None)
+        if self._hung.pop(method, None):
+            self._hung_in = {pair for pair in self._hung_in if pair[0] != method}
 
     async def storage(self) -> str:
         """The address of the shared storage."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...lab.burst import burst, must_have_met
@@ -160,9 +161,10 @@ class LivenessSuite:
                 method="a write",
             )
             stage.steps.append(f"write cancelled at its await {place} → {cancelled.error!r:.100}")
-            seen = await _whole_or_absent(stage, handle, envelopes)
-            tried.append((envelopes, cancelled.acknowledged, seen))
-            await _next_write(stage, handle, good)
+            with _usable(stage):
+                seen = await _whole_or_absent(stage, handle, envelopes)
+                tried.append((envelopes, cancelled.acknowledged, seen))
+                await _next_write(stage, handle, good)
         await stage.holds(good, expected="writes acknowledged after a cancelled one to be durable")
         await _settled_for_good(stage, tried)
 
@@ -185,17 +187,20 @@ class LivenessSuite:
                     deadline=stage.session.allowance("read_from"),
                     method="a call",
                 )
-                found = stage.returned(
-                    await handle.read_from(log.execution_id),
-                    "a read after a cancelled call to succeed",
-                )
+                with _usable(stage):
+                    found = stage.returned(
+                        await handle.read_from(log.execution_id),
+                        "a read after a cancelled call to succeed",
+                    )
                 stage.check(len(found) == 2, "the whole log", f"{len(found)} envelopes of 2")
-        if fencing:
-            log.token = stage.returned(
-                await handle.acquire_fence(log.execution_id),
-                "an acquire after a cancelled one to succeed",
-            )
-        stage.returned(await handle.append(log.envelope()), "the next write to be acknowledged")
+        with _usable(stage):
+            if fencing:
+                log.token = stage.returned(
+                    await handle.acquire_fence(log.execution_id),
+                    "an acquire after a cancelled one to succeed",
+                )
+            outcome = await handle.append(log.envelope())
+            stage.returned(outcome, "the next write to be acknowledged")
 
     @rule("LIVE-5")
     async def test_several_handles_open_a_fresh_storage_at_the_same_time(
@@ -317,6 +322,16 @@ class LivenessSuite:
             log.wrote(envelope)
         stage.returned(await staying.read_from(log.execution_id), "reads to go on too")
         await stage.holds(log)
+
+
+@contextmanager
+def _usable(stage: Stage) -> Iterator[None]:
+    """Calls that must settle because one before them was cancelled; LIVE-4 and not LIVE-1."""
+    try:
+        yield
+    except Hung as hung:
+        stage.session.note_hung(hung.method, stage.rule)
+        stage.broken("the handle to stay usable after a cancelled call", str(hung))
 
 
 async def _close_in_flight(stage: Stage) -> list[tuple[EventEnvelope, Outcome[None]]]:
