@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ..contract.rules import PROFILES, digest
 from .certificate import certify
+from .diagnosis import diagnose
 from .outcomes import Outcome, RuleResult, TestResult
 from .run import Run
 
@@ -66,6 +67,7 @@ def document(run: Run, key: str) -> Document:
             "limits": list(certificate.limits),
             "line": certificate.line,
         },
+        "diagnosis": [suspicion.to_json() for suspicion in diagnose(results)],
         "profiles": [_profile(profile, results) for profile in PROFILES],
         "rules": [_rule(result) for result in results],
     }

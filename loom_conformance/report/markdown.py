@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from .diagnosis import suspicion_text
 from .document import Document
 from .outcomes import WORST_FIRST, Outcome
 from .sight import sight
@@ -44,7 +45,10 @@ def _one(report: Document) -> list[str]:
         caught = sight()[name].wrong_stores if name in sight() else 0
         lines.append(f"| {_text(name)} | {proven} ({counts}) | {caught} |")
     lines.append("")
-    lines += _failures(report)
+    for one in report["diagnosis"]:
+        sentence = suspicion_text(one["fit"], one["fault"], one["fix"])
+        lines += [f"- Likely fault, {_text(one['family'])}: {_text(sentence)}"]
+    lines += ["", *_failures(report)]
     backend = report["backend"]
     build = f" ({backend['build']})" if backend["build"] else ""
     lines += [

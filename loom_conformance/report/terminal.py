@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .diagnosis import suspicion_text
 from .document import Document
 from .outcomes import WORST_FIRST, Outcome
 from .text import WIDTH, counted, listed, printable, shortened, wrapped
@@ -45,6 +46,11 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
     for outcome in WORST_FIRST:
         if outcome not in QUIET:
             lines += _rules(report, outcome, width)
+    if report["diagnosis"]:
+        lines += ["", "likely fault"]
+        for one in report["diagnosis"]:
+            sentence = suspicion_text(one["fit"], one["fault"], one["fix"])
+            lines += wrapped(f"{one['family']}: {sentence}", "  ", "    ", width)
     lines.append("")
     lines += wrapped(report["certificate"]["line"], _first("certificate"), width=width)
     return lines

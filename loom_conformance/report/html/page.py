@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from ...contract.rules import PROFILES, Rule, rules
 from ...lab.paths import WRITE_PATHS
+from ..diagnosis import suspicion_text
 from ..document import Document
 from ..outcomes import WORST_FIRST, Outcome
 from ..text import printable
@@ -82,6 +83,7 @@ def _environment() -> Environment:
     environment.globals.update(
         symbols=SYMBOLS, diagram=diagram, slug=slug, grouped=grouped, places_of=places_of
     )
+    environment.globals["suspicion_text"] = suspicion_text
     environment.filters["plain"] = lambda text: text.replace("`", "")
     return environment
 

@@ -1,0 +1,106 @@
+"""From failing rules to a likely fault, by claims made for the purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from report_samples import broken, report
+
+from loom_conformance.contract.rules import rules
+from loom_conformance.report.claims import Claim
+from loom_conformance.report.diagnosis import Fit, Suspicion, diagnose, suspicion_text
+from loom_conformance.report.html import render
+from loom_conformance.report.markdown import markdown
+from loom_conformance.report.outcomes import Outcome, RuleResult
+from loom_conformance.report.terminal import summary
+
+
+def claim(name: str, family: str, breaks: Iterable[str], **more: frozenset[str]) -> Claim:
+    return Claim(name, family, f"{name} is wrong.", "Mend it.", "here", frozenset(breaks), **more)
+
+
+KNOWN = {
+    one.name: one
+    for one in (
+        claim("skips", "lost-refusal", ["SEQ-1", "SEQ-2", "SEQ-4"]),
+        claim("upserts", "lost-refusal", ["SEQ-1", "SEQ-2", "SEQ-4", "ID-1"]),
+        claim("races", "check-then-insert", ["SEQ-4", "ID-3"]),
+        claim("fences-once", "fence-read-once", ["FENCE-3", "FENCE-9"]),
+        claim(
+            "races-and-hangs", "slow-lock", ["SEQ-4", "ID-3"], inconclusive=frozenset({"LIVE-3"})
+        ),
+    )
+}
+
+
+def results(failed: Iterable[str] = (), **others: Outcome) -> list[RuleResult]:
+    given = {name.replace("_", "-"): outcome for name, outcome in others.items()}
+    found = []
+    for rule in rules().values():
+        outcome = Outcome.FAILED if rule.id in set(failed) else given.get(rule.id, Outcome.PASSED)
+        found.append(RuleResult(rule, outcome, "", {}))
+    return found
+
+
+def named(found: Iterable[Suspicion]) -> list[tuple[str, Fit]]:
+    return [(one.claim.name, one.fit) for one in found]
+
+
+def test_where_nothing_is_broken_there_is_no_fault() -> None:
+    assert diagnose(results(), KNOWN) == []
+    assert diagnose(results(SEQ_4=Outcome.INCONCLUSIVE), KNOWN) == []
+
+
+def test_an_exact_fit_stands_first() -> None:
+    found = diagnose(results(["SEQ-1", "SEQ-2", "SEQ-4"]), KNOWN)
+    assert named(found)[0] == ("skips", Fit.EXACT)
+    assert found[0].likeness == 1.0
+
+
+def test_a_family_is_named_once() -> None:
+    families = [one.claim.family for one in diagnose(results(["SEQ-1", "SEQ-2", "SEQ-4"]), KNOWN)]
+    assert len(families) == len(set(families))
+
+
+def test_of_two_exact_fits_the_small_print_decides() -> None:
+    assert named(diagnose(results(["SEQ-4", "ID-3"]), KNOWN))[0] == ("races", Fit.EXACT)
+    found = diagnose(results(["SEQ-4", "ID-3"], LIVE_3=Outcome.INCONCLUSIVE), KNOWN)
+    assert named(found)[0] == ("races-and-hangs", Fit.EXACT)
+
+
+def test_a_fault_among_others_is_a_part() -> None:
+    found = diagnose(results(["FENCE-3", "FENCE-9", "RANGE-1"]), KNOWN)
+    assert named(found) == [("fences-once", Fit.PART)]
+
+
+def test_a_fault_that_nearly_fits_is_near() -> None:
+    assert named(diagnose(results(["SEQ-1", "SEQ-4"]), KNOWN))[0] == ("skips", Fit.NEAR)
+
+
+def test_what_fits_badly_is_not_mentioned() -> None:
+    assert diagnose(results(["RANGE-1", "RANGE-2", "DATA-1"]), KNOWN) == []
+
+
+def test_rules_that_were_not_judged_say_nothing() -> None:
+    found = diagnose(results(["FENCE-3"], FENCE_9=Outcome.NOT_OFFERED), KNOWN)
+    assert named(found) == [("fences-once", Fit.EXACT)]
+    found = diagnose(results(["FENCE-3"]), KNOWN)
+    assert named(found) == [("fences-once", Fit.NEAR)]
+
+
+def test_a_race_that_is_lost_over_a_broken_rule_changes_nothing() -> None:
+    found = diagnose(results(["FENCE-3", "FENCE-9", "RACE-2"]), KNOWN)
+    assert named(found) == [("fences-once", Fit.EXACT)]
+
+
+def test_every_form_of_a_report_tells_it() -> None:
+    made = report(SEQ_1=broken("SEQ-1"))
+    made["diagnosis"] = [
+        Suspicion(KNOWN["skips"], Fit.EXACT, 1.0).to_json(),
+        Suspicion(KNOWN["races"], Fit.NEAR, 0.5).to_json(),
+    ]
+    sentence = suspicion_text("exact", "skips is wrong.", "Mend it.")
+    assert sentence == "Just what this fault looks like: skips is wrong. Mend it."
+    assert sentence in " ".join(" ".join(summary(made)).split())
+    assert sentence in render([made])
+    assert f"Likely fault, lost-refusal: {sentence}" in markdown([made])
