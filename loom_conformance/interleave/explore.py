@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -17,8 +17,9 @@ from .search.chance import Chance, Pct
 from .search.dpor import Reduced
 from .search.overlap import Overlap
 from .search.replay import Replay
-from .search.step import Diverged, Step, Strand, Strategy, preempts
-from .token import Spelled, Token, scenario_hash, shape_hash, turns_of
+from .search.step import Diverged, Strategy
+from .token import Recorder, Spelled, Token, scenario_hash
+from .token import told as told_token
 from .trace import told, trace_of
 from .verdict import Counterexample, Finding, Verdict
 
@@ -162,36 +163,6 @@ def _runs_in_a_loop() -> bool:
 _Strategy: TypeAlias = Reduced | Bounded | Pct | Chance
 
 
-class _Recorder:
-    """Follows a strategy and keeps what could be chosen at each step."""
-
-    def __init__(self, inner: Strategy) -> None:
-        self.inner = inner
-        self.choices: list[tuple[Strand, ...]] = []
-
-    def begin(self) -> bool:
-        self.choices = []
-        return self.inner.begin()
-
-    def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand | None:
-        self.choices.append(tuple(pending))
-        return self.inner.pick(pending, trail)
-
-    def finish(self, trail: Sequence[Step]) -> None:
-        self.inner.finish(trail)
-
-    def turns(self, trail: Sequence[Step]) -> list[str] | None:
-        """The schedule in a token's letters."""
-        return turns_of(trail, self.choices)
-
-    def preemptions(self, trail: Sequence[Step]) -> int:
-        """How often the turn was taken from a strand that could have gone on."""
-        return sum(
-            preempts(before.strand, step.strand, there)
-            for before, step, there in zip(trail, trail[1:], self.choices[1:], strict=False)
-        )
-
-
 class _Exploration:
     def __init__(
         self,
@@ -260,29 +231,18 @@ class _Exploration:
             failed = 0
             last: Run | None = None
             for _ in range(times):
-                spelled = Spelled(token.turns)
-                run = await engine.run(spelled)
-                self._schedules += 1
-                try:
-                    if run.diverged is None and run.stopped is None:
-                        spelled.finish(run.trail)
-                except Diverged as divergence:
-                    run.diverged = divergence
+                run = await self._led(engine, Spelled(token))
                 if run.stopped is not None:
                     return self._verdict(Finding.INCONCLUSIVE, reason=run.stopped)
                 if run.diverged is not None:
                     reason = f"{run.diverged}{_last_refusal(run)}"
-                    return self._verdict(Finding.INCONCLUSIVE, reason=reason)
-                if shape_hash(token.turns, run.trail) != token.shape:
-                    met = ", ".join(map(str, run.trail))
-                    reason = f"the operations are not those that the token was made of; met {met}"
                     return self._verdict(Finding.INCONCLUSIVE, reason=reason)
                 if run.failure is not None:
                     failed += 1
                     last = run
             if last is None:
                 return self._verdict(Finding.HOLDS_IN_THOSE_RUN, bound=f"the schedule of {token}")
-            choices = _Recorder(Replay(last.trail))
+            choices = Recorder(Replay(last.trail))
             await self._led(engine, choices)
             example = Counterexample(
                 reason=last.failure or "",
@@ -343,26 +303,23 @@ class _Exploration:
         number = self._schedules if smallest else schedules
         chosen = found if least is None else least
         replays = 0 if engine.harmed else self._limits.replays
-        recorder = _Recorder(Replay(chosen.trail, replays))
+        scenario = self._scenario
+        hashed = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
+        recorder = Recorder(Replay(chosen.trail, replays))
         shown = chosen
-        turns: list[str] | None = None
+        token: Token | None = None
         preempted = replayed = 0
         while recorder.begin():
             run = await self._led(engine, recorder)
             if run.failure == chosen.failure:
                 replayed += 1
                 shown = run
-                turns = recorder.turns(run.trail)
+                token = told_token(hashed, run.trail, recorder.choices)
                 preempted = recorder.preemptions(run.trail)
-        scenario = self._scenario
-        token = None
-        if turns is not None:
-            hashed = scenario_hash(scenario.name, len(scenario.nodes), scenario.variant)
-            token = str(Token(hashed, shape_hash(turns, shown.trail), tuple(turns)))
         self._schedules = schedules
         example = Counterexample(
             reason=chosen.failure or "",
-            token=token,
+            token=None if token is None else str(token),
             trace=trace_of(self._names(), shown),
             preemptions=preempted,
             schedule=number,

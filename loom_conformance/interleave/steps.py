@@ -17,7 +17,7 @@ from .scenario import first_line
 from .search.bounded import Bounded
 from .search.replay import Replay
 from .search.step import Diverged, Step
-from .token import Spelled, Token, scenario_hash, shape_hash
+from .token import Recorder, Spelled, Token, scenario_hash, told
 from .trace import Trace
 from .verdict import Counterexample, Finding, Verdict
 
@@ -113,6 +113,7 @@ async def replay_steps(
     blocked: Blocked | None = None,
     grace: float = GRACE,
     patience: float = 10.0,
+    most_steps: int = 400,
     times: int = 1,
 ) -> Verdict:
     """Run the one schedule of a token of `explore_steps`; see there.
@@ -121,7 +122,7 @@ async def replay_steps(
         BadToken: it is no token, or one of another version or scenario.
     """
     wanted = Token.parse(token)
-    leader = Leader(make, check, blocked, grace, patience, len(wanted.turns) + 1)
+    leader = Leader(make, check, blocked, grace, patience, most_steps)
     began = time.monotonic()
     await leader.warm_up()
     failing: LedRun | None = None
@@ -131,15 +132,11 @@ async def replay_steps(
         return Verdict(name, backend, finding, done, seconds=time.monotonic() - began, **more)
 
     for _ in range(times):
-        run = await leader.run(Spelled(wanted.turns))
+        run = await leader.run(Spelled(wanted))
         done += 1
         wanted.require(scenario_hash(name, len(leader.labels), ""), name)
         if run.stopped is not None or run.diverged is not None:
             reason = run.stopped or str(run.diverged)
-            return verdict(Finding.INCONCLUSIVE, reason=reason)
-        if shape_hash(wanted.turns, run.trail) != wanted.shape:
-            met = ", ".join(map(str, run.trail))
-            reason = f"the calls are not those that the token was made of; met {met}"
             return verdict(Finding.INCONCLUSIVE, reason=reason)
         if run.failure is not None:
             failed += 1
@@ -164,16 +161,18 @@ async def _example(
     name: str, leader: Leader, found: LedRun, number: int, level: int, replays: int
 ) -> Counterexample:
     """Replay a failure, and tell it."""
-    turns = tuple(chr(ord("A") + step.strand[0]) for step in found.trail)
+    recorder = Recorder(Replay(found.trail, replays))
     replayed = 0
-    for _ in range(replays):
-        again = await leader.run(Replay(found.trail))
-        replayed += again.failure is not None
+    token: Token | None = None
     hashed = scenario_hash(name, len(leader.labels), "")
-    token = Token(hashed, shape_hash(turns, found.trail), turns)
+    while recorder.begin():
+        again = await leader.run(recorder)
+        if again.failure is not None:
+            replayed += 1
+            token = told(hashed, again.trail, recorder.choices)
     return Counterexample(
         reason=first_line(found.failure),
-        token=str(token),
+        token=None if token is None else str(token),
         trace=_trace(leader, found),
         preemptions=level,
         schedule=number,

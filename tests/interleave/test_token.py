@@ -18,6 +18,7 @@ from loom_conformance.interleave.token import (
     scenario_hash,
     shape_hash,
     strand_of,
+    told,
 )
 
 WRONG = Wrapping(MemoryBackend(), SaysYes)
@@ -30,9 +31,9 @@ turns = st.lists(
 )
 
 
-@given(turns)
-def test_a_token_reads_back_as_it_was_written(turns: list[str]) -> None:
-    token = Token("7f", "3ak", tuple(turns))
+@given(turns, st.booleans())
+def test_a_token_reads_back_as_it_was_written(turns: list[str], open: bool) -> None:
+    token = Token("7f", "3ak", tuple(turns), open)
     assert Token.parse(str(token)) == token
 
 
@@ -94,7 +95,7 @@ def test_a_token_of_a_program_that_has_changed_is_told_apart() -> None:
     changed = Scenario("one start per occurrence", [same_length] * 2, lambda outcome: None)
     verdict = replay(changed, WRONG, found.token)
     assert verdict.finding is Finding.INCONCLUSIVE
-    assert "the operations are not those that the token was made of; met" in verdict.reason
+    assert "expected the operations that the token was made of; met" in verdict.reason
     assert "read_range(sched@8, 0, 0) of node A" in verdict.reason
 
 
@@ -104,6 +105,65 @@ def test_the_races_tokens_are_short(nodes: int) -> None:
     assert found is not None
     assert found.token is not None
     assert len(found.token) <= 20
+
+
+def test_the_usual_end_of_a_long_token_is_left_out() -> None:
+    order = [0, 1] * 5 + [1, 1, 1, 1, 0, 0]
+    left = {(node, 0): order.count(node) for node in (0, 1)}
+    trail: list[Step] = []
+    choices = []
+    for node in order:
+        choices.append({one: Step(one, ("call", count)) for one, count in left.items() if count})
+        trail.append(choices[-1][(node, 0)])
+        left[(node, 0)] -= 1
+    token = told("7f", trail, choices)
+    assert token is not None
+    assert "".join(token.turns) == "ABABABABAB"
+    assert str(token).endswith("~")
+    assert len(str(token)) <= 20
+    assert told("7f", trail[:10], choices) == Token("7f", token_shape(trail[:10]), token.turns)
+
+
+def token_shape(trail: list[Step]) -> str:
+    return shape_hash(["AB"[step.strand[0]] for step in trail], trail)
+
+
+def test_an_open_token_goes_on_as_usual() -> None:
+    found = explore(duplicate_start(2), WRONG).counterexample
+    assert found is not None
+    assert found.token is not None
+    assert found.token.endswith("-AB4A3")
+    short = found.token.removesuffix("4A3") + "~"
+    again = replay(duplicate_start(2), WRONG, short, times=3).counterexample
+    assert again is not None
+    assert (again.replayed, again.trace) == (3, found.trace)
+
+    verdict = replay(duplicate_start(2), MemoryBackend(), short)
+    assert verdict.finding is Finding.INCONCLUSIVE
+    assert "diverged at the end: expected the operations that the token was made of" in (
+        verdict.reason
+    )
+
+
+def test_a_long_token_has_no_hyphens() -> None:
+    turns = tuple("ABABABABABAB")
+    assert str(Token("7f", "3ak", turns)) == "lk17f3akABABABABABAB"
+    assert str(Token("7f", "3ak", turns[:10])) == "lk1-7f3ak-ABABABABAB"
+
+
+def test_starts_that_follow_are_not_written() -> None:
+    async def spawns(node: Node) -> None:
+        await asyncio.create_task(node.effect(f"of {node.name}"))
+
+    def never(outcome: Outcome) -> None:
+        raise AssertionError("as always")
+
+    scenario = Scenario("spawned", [spawns] * 3, never)
+    found = explore(scenario, MemoryBackend()).counterexample
+    assert found is not None
+    assert found.token is not None
+    assert found.token.split("-")[2] == "a3"
+    assert replay(scenario, MemoryBackend(), found.token, times=2).finding is Finding.FAILS
 
 
 def test_spawned_tasks_and_timers_have_letters_too() -> None:
