@@ -40,14 +40,14 @@ class CommitsInChunks(MemoryEventStore):
 
 @wrong_memory("writes-the-first-chunk-only")
 class WritesTheFirstChunkOnly(MemoryEventStore):
-    """Writes the first 500 rows of a batch and acknowledges them all."""
+    """Writes the first 64 rows of a batch and acknowledges them all."""
 
     async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
         records = [self._encode(envelope) for envelope in envelopes]
         for record in records:
             self._check_fence(record)
         self._check_unique(records)
-        self._write(records[:500])
+        self._write(records[:64])
 
 
 @wrong_memory("limit-of-parameters")
