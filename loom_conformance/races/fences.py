@@ -193,7 +193,7 @@ class RetryingDispatches(FirstDispatches):
     )
 
     def reach(self, parameters: Parameters) -> Reach:
-        return Reach("bounded", preemptions=1 if parameters.supervised else 2)
+        return Reach("bounded", preemptions=1)
 
     def headline(self, scene: Scene) -> Check:
         return checks.no_ping_pong(scene.execution("job"), "audit", 4)

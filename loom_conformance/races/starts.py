@@ -98,7 +98,7 @@ class SameOccurrenceOnMany(SameOccurrence):
     variants: ClassVar[tuple[Parameters, ...]] = (Parameters(nodes=3), Parameters(nodes=4))
 
     def reach(self, parameters: Parameters) -> Reach:
-        return Reach("pct", schedules=200) if parameters.nodes > 3 else Reach()
+        return Reach("pct", schedules=100) if parameters.nodes > 3 else Reach()
 
 
 class EnvelopeIdTaken(Race):

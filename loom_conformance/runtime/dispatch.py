@@ -6,7 +6,7 @@ import asyncio
 
 from ..clock import Clock
 from ..spi import StaleFenceError, is_error
-from .errors import ExecutionAlreadyExistsError, StorageWriteError
+from .errors import ExecutionAlreadyExistsError, ExecutionNotFoundError, StorageWriteError
 from .interface import Dispatch, Handle, Runtime, Worker
 from .journal import ErrorListener, ignore
 from .state import ExecutionState
@@ -29,15 +29,18 @@ class LocalWorkerRuntime:
             StorageWriteError: the storage refused the start.
         """
         fence = await self.runtime.acquire_fence(dispatch.execution_id)
-        if await self.exists(dispatch):
+        return await self.execute(dispatch, fence)
+
+    async def execute(self, dispatch: Dispatch, fence: int | None) -> Handle:
+        """Look whether the execution exists: go on with it, or start it."""
+        try:
             return await self.runtime.resume(
                 dispatch.execution_id, fence=fence, metadata=dispatch.metadata
             )
+        except Exception as error:
+            if not is_error(error, ExecutionNotFoundError):
+                raise
         return await self.begin(dispatch, fence)
-
-    async def exists(self, dispatch: Dispatch) -> bool:
-        """Whether the execution has a log."""
-        return await self.runtime.load_state(dispatch.execution_id) is not None
 
     async def begin(self, dispatch: Dispatch, fence: int | None) -> Handle:
         """Start the execution under the fence of this dispatch."""

@@ -267,7 +267,7 @@ class WorkflowRuntime:
         journal = self.journal(execution_id, fence=fence, state=state)
         journal.commit(Event(EXECUTION_CANCELLED, {"error": reason}))
         await journal.drain()
-        return await self.loaded(execution_id)
+        return journal.state or state
 
     async def recover_abandoned(self, execution_ids: Iterable[str]) -> list[Handle]:
         """Drive on, each under a fresh fence, those that run with nobody driving them here.

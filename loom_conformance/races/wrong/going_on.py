@@ -89,9 +89,9 @@ class FenceAfterLook(LocalWorkerRuntime):
     """Looks whether the execution exists, and fences then."""
 
     async def allocate(self, dispatch: Dispatch) -> Handle:
-        exists = await self.exists(dispatch)
+        state = await self.runtime.load_state(dispatch.execution_id)
         fence = await self.runtime.acquire_fence(dispatch.execution_id)
-        if exists:
+        if state is not None:
             return await self.runtime.resume(
                 dispatch.execution_id, fence=fence, metadata=dispatch.metadata
             )
@@ -148,7 +148,7 @@ class CancelsUnfenced(WorkflowRuntime):
         journal = self.journal(execution_id, state=state)
         journal.commit(Event(EXECUTION_CANCELLED, {"error": reason}))
         await journal.drain()
-        return await self.loaded(execution_id)
+        return journal.state or state
 
 
 class RunsStepsAgain(WorkflowRuntime):
