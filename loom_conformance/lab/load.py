@@ -64,6 +64,10 @@ HUNG_TOO_OFTEN: Final = 3
 """After so many hung calls a load begins no more: the verdict is clear, and each costs patience."""
 
 
+PASSED_BY: Final = 10
+"""How many calls may pass without reaching the await at which the process is to be hit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """What one process does to a store.
@@ -201,8 +205,10 @@ class LoadRun:
         handle = self._handles[place]
         self._begun += 1
         moment = None
-        if self._moment is not None and self._begun == self._moment.call:
-            moment = self._moment
+        if self._moment is not None and self._begun >= self._moment.call:
+            # A call with fewer awaits passes by; before long any await will do.
+            late = self._begun > self._moment.call + PASSED_BY
+            moment = replace(self._moment, suspension=1) if late else self._moment
         outcome = await handle.do(
             operation, timeout=self.load.patience, moment=moment, cancel_at=cancel_at
         )

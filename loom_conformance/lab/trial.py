@@ -45,6 +45,10 @@ KINDS: Final[tuple[FaultKind, ...]] = (
 """All kinds of faults; a trial uses those of them that the backend allows."""
 
 
+MOST_EXTENSIONS: Final = 20
+"""How often a process goes on although it has made its calls, for the sake of the first faults."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a trial does.
@@ -189,6 +193,9 @@ class _Trial:
         self._declared = declarations(backend)
         self._children: list[Child] = []
         self._dead: set[str] = set()
+        self._made = 0  # by processes that have ended
+        self._shown = asyncio.Event()
+        """Set once the plan's first faults have been done."""
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tag = f"loom-{chance.getrandbits(48):012x}"
         self._proxy: Proxy | None = None
@@ -260,7 +267,14 @@ class _Trial:
         """Keep one process at work: whenever it dies, the next one goes on."""
         left = self.plan.load.calls
         generation = 0
-        while (left is None or left > 0) and (until is None or time.monotonic() < until):
+        extended = 0
+        while until is None or time.monotonic() < until:
+            if left is not None and left <= 0:
+                # Faults that have to be shown are waited for, within reason.
+                if self._shown.is_set() or extended == MOST_EXTENSIONS:
+                    return
+                extended += 1
+                left = self.plan.calls_between or 50
             name = f"p{number}.{generation}"
             generation += 1
             load = replace(
@@ -276,14 +290,15 @@ class _Trial:
             try:
                 await child.load(load, moment)
                 await child.quit()
-                return
             except ChildDied:
                 if await child.ended() == signal.SIGKILL:
                     self._killed(child)
             finally:
                 self._children.remove(child)
+            made = read_history([child.history]).counts()["calls"]
+            self._made += made
             if left is not None:
-                left -= read_history([child.history]).counts()["calls"]
+                left -= made
 
     def _moment(self) -> Moment | None:
         """Sometimes a process is given its own end from the start."""
@@ -324,8 +339,9 @@ class _Trial:
         if sqlite_file(self.address) is not None:
             able["lock"] = self._lock
         for kind in self.plan.first:
-            if kind in able and not await self._until_fired(kind, able[kind]):
+            if kind in able and not await self._until_fired(able[kind]):
                 return
+        self._shown.set()
         chances = {kind: self.plan.faults.get(kind, 0) for kind in able}
         kinds = [kind for kind, weight in chances.items() if weight > 0]
         if not kinds:
@@ -334,7 +350,7 @@ class _Trial:
         while await self._wait_a_while() and self._may():
             await able[self.random.choices(kinds, weights)[0]]()
 
-    async def _until_fired(self, kind: str, do: Callable[[], Awaitable[None]]) -> bool:
+    async def _until_fired(self, do: Callable[[], Awaitable[None]]) -> bool:
         """Do a fault until it has fired; `False` if the load is over before."""
         before = self.figures.faults.total()
         while await self._wait_a_while():
@@ -355,8 +371,8 @@ class _Trial:
         return not self._end.done()
 
     async def _calls(self) -> int:
-        """How many calls the living processes have made."""
-        total = 0
+        """How many calls have been made."""
+        total = self._made
         for child in list(self._children):
             try:
                 total += (await child.counts()).get("calls", 0)

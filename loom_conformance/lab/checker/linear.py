@@ -100,10 +100,12 @@ class _Checks:
         if not sighting.effective:
             return
         write = sighting.write
+        # Where reads contradict each other they prove nothing about this.
+        earliest = write.invoked if sighting.contradictory else sighting.not_before
         assert isinstance(write.operation, Append | AppendBatch)
         for envelope in write.operation.envelopes:
             tokens = self.index.tokens.get(envelope.execution_id)
-            acquire = tokens.before(sighting.not_before) if tokens is not None else None
+            acquire = tokens.before(earliest) if tokens is not None else None
             if acquire is None or not is_older(envelope, token_of(acquire)):
                 continue
             given = given_token(envelope)
@@ -156,7 +158,7 @@ class _Checks:
             return  # the read itself is reported
         if write.certain and completed_at(write) < missed.invoked:
             yield Violation(
-                self._lost_rule(write, missed),
+                self._lost_rule(sighting, missed),
                 f"what {write.operation} acknowledged to be there",
                 f"{missed.operation}, begun after the acknowledgement, does not show it",
                 in_order([write, missed]),
@@ -182,7 +184,10 @@ class _Checks:
             for shown in read.outcome.value
         )
 
-    def _lost_rule(self, write: StoreCall, read: StoreCall) -> str:
+    def _lost_rule(self, sighting: Sighting, read: StoreCall) -> str:
+        write = sighting.write
+        if sighting.shown is not None and sighting.shown.invoked > read.invoked:
+            return "APPEND-1"  # it was not lost: a read missed it
         crashed = False
         for fault in self.index.faults_between(completed_at(write), read.invoked):
             if fault.kind == "kill" and fault.target == write.process:

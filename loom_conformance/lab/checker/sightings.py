@@ -35,6 +35,7 @@ class Sighting:
     Attributes:
         write: the write.
         seen: of the reads that show any of it, the one that ended first.
+        shown: of the reads that show any of it, the one that began last.
         missed: of the reads that lack any of it, the one that began last.
         torn: reads that show some of its envelopes and lack others.
         shared: whether another such write has one of its envelopes, so that a read cannot tell
@@ -43,6 +44,7 @@ class Sighting:
 
     write: StoreCall
     seen: StoreCall | None = None
+    shown: StoreCall | None = None
     missed: StoreCall | None = None
     torn: list[StoreCall] = field(default_factory=list)
     shared: bool = False
@@ -51,6 +53,11 @@ class Sighting:
     def effective(self) -> bool:
         """Whether the write certainly took effect."""
         return self.write.certain or (self.seen is not None and not self.shared)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the reads and the write's own end leave it no instant."""
+        return self.not_after is not None and self.not_before > self.not_after
 
     @property
     def not_before(self) -> int:
@@ -124,6 +131,8 @@ def _note_seen(
                 sighting = found[write]
                 if sighting.seen is None:
                     sighting.seen = read
+                if sighting.shown is None or sighting.shown.invoked < read.invoked:
+                    sighting.shown = read
 
 
 def _note_missed(

@@ -59,6 +59,8 @@ async def tables_locked(address: str) -> AsyncIterator[int]:
     try:
         tables = [name for (name,) in await connection.fetch(_TABLES)]
         async with connection.transaction():
+            # A store that waits on the event loop's own thread keeps us from giving the lock back.
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '1s'")
             if tables:
                 await connection.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
             yield len(tables)

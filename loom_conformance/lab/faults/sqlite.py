@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Final
 
 _HOLD: Final = """
-import sqlite3, sys
+import select, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
 connection.execute("BEGIN IMMEDIATE")
 print("locked", flush=True)
-sys.stdin.read()
+select.select([sys.stdin], [], [], float(sys.argv[2]))
 connection.execute("ROLLBACK")
 """
+
+AT_MOST: Final = 2.0
+"""How long the lock is held (seconds) if nobody gives it back: a store that waits for it on the
+event loop's own thread keeps the kit from doing so."""
 
 
 class FaultFailed(Exception):
@@ -29,14 +33,14 @@ class FaultFailed(Exception):
 
 @asynccontextmanager
 async def write_locked(path: Path) -> AsyncIterator[None]:
-    """Another process holds the file's write lock.
+    """Another process holds the file's write lock, for `AT_MOST` seconds.
 
     Raises:
         FaultFailed: it did not get the lock, or a write is possible all the same.
     """
     holder = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", _HOLD, str(path)),
+        *("-c", _HOLD, str(path), str(AT_MOST)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -1,0 +1,232 @@
+"""Stores that are right in one process and wrong in two."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from loom_conformance.spi import (
+    DuplicateEnvelopeIdError,
+    DuplicateSequenceError,
+    EventEnvelope,
+    StaleFenceError,
+    decode_json,
+    encode_json,
+)
+
+from .faulty_base import PlainStore, Row, faulty
+
+_LOCKS: dict[tuple[str, asyncio.AbstractEventLoop], asyncio.Lock] = {}
+
+
+WORK = 0.004
+"""How long the work between check and insert lasts, in seconds: a round trip, a slow disk."""
+
+
+def process_lock(path: str) -> asyncio.Lock:
+    """The one lock of this process for a file."""
+    return _LOCKS.setdefault((path, asyncio.get_running_loop()), asyncio.Lock())
+
+
+class WithoutIndexes(PlainStore):
+    """Tables without any constraint, as an application makes them that checks by itself."""
+
+    SCHEMA: ClassVar[str] = """
+        CREATE TABLE IF NOT EXISTS envelopes (
+            execution_id TEXT NOT NULL, sequence INTEGER NOT NULL, id TEXT NOT NULL,
+            kind TEXT NOT NULL, timestamp INTEGER NOT NULL, payload TEXT NOT NULL,
+            metadata TEXT NOT NULL
+        );
+        CREATE INDEX IF NOT EXISTS slots ON envelopes (execution_id, sequence);
+        CREATE INDEX IF NOT EXISTS ids ON envelopes (id);
+        CREATE TABLE IF NOT EXISTS fences (execution_id TEXT PRIMARY KEY, token INTEGER NOT NULL);
+    """
+
+    def _check_unique(self, rows: Sequence[Row]) -> None:
+        slots: set[Row] = set()
+        ids: set[object] = set()
+        for row in rows:
+            if row[:2] in slots or self._finds("execution_id = ? AND sequence = ?", row[:2]):
+                raise DuplicateSequenceError(row[0], row[1])
+            if row[2] in ids or self._finds("id = ?", (row[2],)):
+                raise DuplicateEnvelopeIdError(row[0], row[2])
+            slots.add(row[:2])
+            ids.add(row[2])
+
+    def _finds(self, condition: str, values: Row) -> bool:
+        query = f"SELECT 1 FROM envelopes WHERE {condition}"
+        return self.connection.execute(query, values).fetchone() is not None
+
+
+@faulty("locks-in-the-process")
+class LocksInTheProcess(WithoutIndexes):
+    """Has a lock around check and insert that other processes do not know of."""
+
+    async def _write(self, rows: Sequence[Row]) -> None:
+        self._check_open()
+        async with process_lock(self.path):
+            self._check_open()
+            with self._told():
+                self._check_fences(rows)
+                self._check_unique(rows)
+            await asyncio.sleep(WORK)
+            self._check_open()
+            with self._told(), self._begun(self.connection):
+                self._check_fences(rows)
+                self._insert(rows)
+
+
+@faulty("lock-file-taken-for-abandoned")
+class LockFileTakenForAbandoned(WithoutIndexes):
+    """Has a lock file, and takes it over when it is older than the work should last."""
+
+    ABANDONED_AFTER: ClassVar[float] = 0.001
+
+    async def _write(self, rows: Sequence[Row]) -> None:
+        self._check_open()
+        async with process_lock(self.path), self._lock_file():
+            self._check_open()
+            with self._told():
+                self._check_fences(rows)
+                self._check_unique(rows)
+            await asyncio.sleep(WORK)
+            self._check_open()
+            with self._told(), self._begun(self.connection):
+                self._check_fences(rows)
+                self._insert(rows)
+
+    @asynccontextmanager
+    async def _lock_file(self) -> AsyncIterator[None]:
+        lock = f"{self.path}.lock"
+        while not self._taken(lock):  # noqa: ASYNC110 - another process holds it
+            await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            self._removed(lock)
+
+    def _taken(self, lock: str) -> bool:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            if self._age(lock) > self.ABANDONED_AFTER:
+                self._removed(lock)
+            return False
+        return True
+
+    def _age(self, lock: str) -> float:
+        try:
+            return time.time() - Path(lock).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def _removed(self, lock: str) -> None:
+        Path(lock).unlink(missing_ok=True)
+
+
+_COUNTERS: dict[tuple[str, str], int] = {}
+
+
+@faulty("counts-tokens-in-the-process")
+class CountsTokensInTheProcess(PlainStore):
+    """Counts tokens in the process, from what the storage held when it first asked."""
+
+    def _acquire(self, execution_id: str) -> int:
+        key = (self.path, execution_id)
+        if key not in _COUNTERS:
+            _COUNTERS[key] = self._current(execution_id) or 0
+        _COUNTERS[key] += 1
+        self.connection.execute(
+            "INSERT INTO fences VALUES (?, ?)"
+            " ON CONFLICT (execution_id) DO UPDATE SET token = max(token, excluded.token)",
+            (execution_id, _COUNTERS[key]),
+        )
+        return _COUNTERS[key]
+
+
+_TOKENS: dict[tuple[str, str], int | None] = {}
+
+
+@faulty("fence-cached-in-the-process")
+class FenceCachedInTheProcess(PlainStore):
+    """Remembers the current token, and hears of no acquire but its own process's."""
+
+    def _acquire(self, execution_id: str) -> int:
+        token = super()._acquire(execution_id)
+        _TOKENS[self.path, execution_id] = token
+        return token
+
+    def _check_fences(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            key = (self.path, row[0])
+            if key not in _TOKENS:
+                _TOKENS[key] = self._current(row[0])
+            if row[7] != _TOKENS[key]:
+                raise StaleFenceError(row[0], row[7], _TOKENS[key])
+
+
+_LOGS: dict[tuple[str, str], list[EventEnvelope]] = {}
+
+
+@faulty("log-cached-in-the-process")
+class LogCachedInTheProcess(PlainStore):
+    """Reads an execution once, and keeps it up to date with its own process's writes only."""
+
+    def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        key = (self.path, execution_id)
+        if key not in _LOGS:
+            found = super()._read(execution_id, 0, 2**53)
+            if not found:
+                return []
+            _LOGS[key] = found
+        return [_copied(envelope) for envelope in _LOGS[key] if first <= envelope.sequence <= last]
+
+    def _insert(self, rows: Sequence[Row]) -> None:
+        super()._insert(rows)
+        for execution_id in {row[0] for row in rows}:
+            if (self.path, execution_id) in _LOGS:
+                _LOGS[self.path, execution_id] = super()._read(execution_id, 0, 2**53)
+
+    @contextmanager
+    def _begun(self, connection: object) -> Iterator[None]:
+        before = dict(_LOGS)
+        try:
+            with super()._begun(connection):  # type: ignore[arg-type]
+                yield
+        except BaseException:
+            _LOGS.clear()
+            _LOGS.update(before)
+            raise
+
+
+def _copied(envelope: EventEnvelope) -> EventEnvelope:
+    return EventEnvelope.from_json(_json(envelope))
+
+
+def _json(envelope: EventEnvelope) -> dict[str, object]:
+    told: dict[str, object] = dict(envelope.to_json())
+    for name in ("payload", "metadata"):
+        told[name] = decode_json(encode_json(told[name]))
+    return told
+
+
+_FENCES: defaultdict[str, dict[str, int]] = defaultdict(dict)
+
+
+@faulty("fences-in-memory")
+class FencesInMemory(PlainStore):
+    """Keeps the fences in the process: they hold for all its handles and end with it."""
+
+    def _acquire(self, execution_id: str) -> int:
+        fences = _FENCES[self.path]
+        fences[execution_id] = fences.get(execution_id, 0) + 1
+        return fences[execution_id]
+
+    def _current(self, execution_id: str) -> int | None:
+        return _FENCES[self.path].get(execution_id)
