@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Watchdog:
@@ -26,6 +26,7 @@ class Watchdog:
         self._over = threading.Event()
         self._main = threading.current_thread()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._before: Any = None
         self.waiting = False
         self.fired = False
 
@@ -35,6 +36,9 @@ class Watchdog:
 
     def __enter__(self) -> Self:
         if self._main is threading.main_thread():
+            # A process that was started in the background may have been told to ignore it.
+            if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+                self._before = signal.signal(signal.SIGINT, signal.default_int_handler)
             self._thread.start()
         return self
 
@@ -47,6 +51,8 @@ class Watchdog:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
 
     def _watch(self) -> None:
         while not self._over.wait(self._patience / 4):
