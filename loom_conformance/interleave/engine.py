@@ -167,6 +167,7 @@ class Engine:
             if self._hanging is not None:
                 await self._explain_hanging(run, self._hanging)
             self._judge(run)
+            self._tell_failed_tasks(run)
             left = [task for node in self._nodes for task in node.tasks if not task.done()]
             if left:
                 await self._sweep(run, left)
@@ -259,6 +260,13 @@ class Engine:
                 f"an earlier call left a transaction open: {call} waits for its lock, and no other "
                 "call is under way"
             )
+
+    def _tell_failed_tasks(self, run: Run) -> None:
+        """Put into the trace what a spawned task raised: nobody may have looked."""
+        for node in self._nodes:
+            for task in node.tasks[1:]:
+                if task.done() and not task.cancelled() and (error := task.exception()):
+                    run.remarks.append(Remark(self.now, node.index, "a task raised", _told(error)))
 
     async def _check(self, run: Run, observer: RenamedStore) -> None:
         told = [(self._nodes[one.node].name, one.kind, one.words) for one in run.remarks]

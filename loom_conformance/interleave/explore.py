@@ -207,7 +207,7 @@ class _Exploration:
             failing, why = None, ""
             if isinstance(strategy, Reduced):
                 failing, why = await self._search(engine, Overlap())
-                self._schedules = 0
+                self._schedules = 0 if failing is None else self._schedules
             if failing is None and not why:
                 failing, why = await self._search(engine, strategy)
             if failing is None and engine.sharing and isinstance(strategy, Reduced):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from .trace import Trace
 
@@ -41,6 +42,19 @@ class Counterexample:
     replayed: int
     replays: int
     error: AssertionError | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "reason": self.reason,
+            "token": self.token,
+            "preemptions": self.preemptions,
+            "schedule": self.schedule,
+            "smallest": self.smallest,
+            "replayed": self.replayed,
+            "replays": self.replays,
+            "trace": self.trace.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,20 @@ class Verdict:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        found = self.counterexample
+        return {
+            "scenario": self.scenario,
+            "backend": self.backend,
+            "finding": self.finding.value,
+            "schedules": self.schedules,
+            "bound": self.bound,
+            "reason": self.reason,
+            "seconds": round(self.seconds, 6),
+            "counterexample": None if found is None else found.to_json(),
+        }
 
     def lines(self) -> list[str]:
         """The verdict as a person reads it, in 100 columns."""

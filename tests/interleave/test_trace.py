@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -113,6 +114,39 @@ def test_it_is_plain_data_too() -> None:
             },
         ],
     }
+
+
+def test_a_verdict_is_plain_data_too() -> None:
+    async def fails(node: Node) -> None:
+        async def lost() -> None:
+            raise KeyError("nobody looks")
+
+        task = asyncio.create_task(lost())
+        await node.store.read_from("x", 0)
+        del task
+
+    def never(outcome: Outcome) -> None:
+        raise AssertionError("as always")
+
+    verdict = explore(Scenario("data", [fails], never), MemoryBackend())
+    data = json.loads(json.dumps(verdict.to_json()))
+    found = data.pop("counterexample")
+    assert data.pop("seconds") >= 0
+    assert data == {
+        "scenario": "data",
+        "backend": "memory",
+        "finding": "fails",
+        "schedules": 1,
+        "bound": "",
+        "reason": "as always",
+    }
+    assert found["replayed"] == found["replays"] == 10
+    assert [row["text"] for row in found["trace"]["rows"]] == [
+        "read_from('x', 0) → []",
+        "a task raised KeyError: 'nobody looks'",
+    ]
+    held = explore(Scenario("data", [fails], lambda outcome: None), MemoryBackend()).to_json()
+    assert (held["finding"], held["counterexample"]) == ("holds in all schedules", None)
 
 
 def test_a_taken_slot_is_marked_in_batches_too() -> None:
