@@ -17,7 +17,7 @@ from ..backend import Backend, Coalescing, Scoping
 from ..decorators import CoalescingEventStore, TenantScopedEventStore
 from ..spi import EventStore
 from .admission import AdmissionError, check_address, check_declarations, check_handle
-from .calls import Handle, Hung, Outcome, settle, told_error
+from .calls import Handle, Hung, Outcome, settle, short, told_error
 from .loop import BoundedLoop, LoopLost
 from .paths import APPEND, WritePath
 from .settings import Settings
@@ -122,7 +122,7 @@ class Session:
         except Hung as hung:
             raise self._judged(stage, hung) from None
         except RuleBroken as broken:
-            broken.failure.log = await self._told_logs(stage)
+            broken.failure.log = await self._told_logs(stage, broken.failure)
             raise
         finally:
             await stage.finish()
@@ -155,13 +155,15 @@ class Session:
             "LIVE-1", "every call to settle within its deadline", got, list(stage.steps), path=path
         )
 
-    async def _told_logs(self, stage: Stage) -> list[str]:
-        """What a fresh handle reads of the executions that the test touched."""
+    async def _told_logs(self, stage: Stage, failure: Failure) -> list[str]:
+        """What a fresh handle reads of the executions that the failure is about."""
         lines: list[str] = []
         stage.steps = []
+        told = f"{failure.expected} {failure.got}"
+        named = [log for log in stage.logs if short(log.execution_id) in told]
         try:
             async with stage.fresh() as reader:
-                for log in stage.logs[-3:]:
+                for log in (named or stage.logs)[-3:]:
                     outcome = await reader.read_from(log.execution_id)
                     lines.append(outcome.line().removeprefix("fresh."))
         except (Hung, Inconclusive) as error:

@@ -519,11 +519,12 @@ def difference_between(expected: Sequence[EventEnvelope], found: Sequence[object
                 if "sequence" in fields or "execution_id" in fields or "id" in fields
                 else f"place {place} differs in {told_fields(want, have, fields)}"
             )
-    counts = f"{len(found)} envelopes of {len(expected)}"
     if len(found) < len(expected):
-        return f"{counts}; missing {told_envelope(expected[len(found)])}"
+        missing = told_envelope(expected[len(found)])
+        return f"{len(found)} of {len(expected)} envelopes; missing {missing}"
     if len(found) > len(expected):
-        return f"{counts}; too many: {told_envelope(found[len(expected)])}"
+        extra = told_envelope(found[len(expected)])
+        return f"{len(found)} envelopes instead of {len(expected)}; too many: {extra}"
     return None
 
 

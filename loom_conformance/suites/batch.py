@@ -346,10 +346,11 @@ def _lost_by_conflict(stage: Stage, outcomes: list[Outcome[None]]) -> None:
 
 def _no_slot_twice(stage: Stage, log: Log) -> None:
     places = [envelope.sequence for envelope in log.envelopes]
+    twice = sorted({place for place in places if places.count(place) > 1})
     stage.check(
-        len(places) == len(set(places)),
+        not twice,
         "no two acknowledged batches to share a slot",
-        f"{len(places) - len(set(places))} slots were acknowledged twice",
+        f"the slots {twice} of {log.execution_id!r} were acknowledged more than once",
     )
     if log.next > 1:
         stage.check(bool(places), "one batch to win", "all were refused")

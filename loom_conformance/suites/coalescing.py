@@ -449,6 +449,10 @@ async def _cancel_some(
         await asyncio.sleep(0)
     else:
         await _reached(stage, spy)
+    when = "while they wait for company" if spy is None else "while their flush is under way"
+    stage.steps.append(
+        f"{CALLERS} callers append, and callers {list(victims)} are cancelled {when}"
+    )
     for victim in victims:
         tasks[victim].cancel()
     await asyncio.sleep(0)
@@ -462,6 +466,7 @@ async def _cancel_some(
         for place in survivors:
             log, task = logs[place], tasks[place]
             told = _told(task)
+            stage.steps.append(f"caller {place} is told: {told}")
             stage.check(
                 told == "ok",
                 f"caller {place} to be acknowledged, whoever else ({list(victims)}) was cancelled",

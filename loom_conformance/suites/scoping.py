@@ -64,8 +64,8 @@ class ScopingSuite:
             for (call, want), (_, have) in zip(expected, found, strict=True):
                 stage.check(
                     want == have,
-                    f"{told}: {call} to be answered as by the store beneath: {short(want)}",
-                    short(have),
+                    f"{told}: {call} to be answered as by the store beneath: {_told(want)}",
+                    f"the scoped handle answered: {_told(have)}",
                 )
 
     @rule("SCOPE-2")
@@ -149,6 +149,10 @@ def _must_be_right(told: str, answers: Sequence[Answer]) -> None:
             wrong = wrong or (isinstance(answer, list) and len(answer) != 1)
         if wrong:
             raise Inconclusive(f"{told}: the store beneath answers {method} with {short(answer)}")
+
+
+def _told(answer: object) -> str:
+    return "ok" if answer is None else answer if isinstance(answer, str) else short(answer)
 
 
 async def _scoped(stage: Stage, tenant: str) -> Handle:

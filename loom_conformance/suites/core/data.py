@@ -176,7 +176,7 @@ async def _kept(stage: Stage, log: Log) -> None:
         if fields:
             stage.broken(
                 "every value of the domain to be stored faithfully",
-                told_fields(want, have, fields),
+                f"at {want.sequence}, {told_fields(want, have, fields)}",
             )
 
 

@@ -213,6 +213,7 @@ class LivenessSuite:
             address = await stage.own_storage()
             outcomes = await burst([_connecting(stage, address) for _ in range(4)])
             rounds.append(outcomes)
+            stage.steps += [f"{one.call} → a handle" if one.ok else one.line() for one in outcomes]
             for outcome in outcomes:
                 stage.returned(outcome, "every simultaneous connect to a fresh storage to succeed")
             handles = [
