@@ -99,7 +99,9 @@ async def _backend(plan: Plan, backend: Backend) -> AsyncIterator[Result]:
         rates.append(await asyncio.to_thread(_rate, backend, amount))
         two.append(await asyncio.to_thread(_verdict, backend, 2, 8))
         three.append(await asyncio.to_thread(_verdict, backend, 3, 66))
-    rows = Result(backend.name, "schedules", statistics.median(rates), goal=goal.schedules)
+    rows = Result(
+        backend.name, "schedules of two nodes", statistics.median(rates), goal=goal.schedules
+    )
     yield rows
     for what, times, most in (
         ("all of two nodes, four calls each", two, goal.two_nodes),
@@ -109,10 +111,9 @@ async def _backend(plan: Plan, backend: Backend) -> AsyncIterator[Result]:
 
 
 def _rate(backend: Backend, schedules: int) -> float:
-    """Schedules a second in the plain exploration of three nodes, once everything is open."""
-    verdict = explore(
-        race(3), backend, search="plain", limits=Limits(schedules=schedules, seconds=3600)
-    )
+    """Schedules of two nodes a second, once everything is open."""
+    limits = Limits(schedules=schedules, seconds=3600)
+    verdict = explore(race(2), backend, search="random", limits=limits)
     assert verdict.schedules == schedules, str(verdict)
     return schedules / verdict.searching
 
@@ -125,18 +126,20 @@ def _verdict(backend: Backend, nodes: int, schedules: int) -> float:
 
 
 async def _beside_others(plan: Plan) -> AsyncIterator[Result]:
-    """Schedules a second in memory, of three nodes, in pairs; all start and end included."""
-    amount = plan.amount(500)
+    """Schedules a second in memory, by chance, in pairs; all start and end included."""
+    amount = plan.amount(1_000)
+    for nodes, what in ((2, "schedules of two nodes"), (3, "schedules of three nodes")):
 
-    def ours() -> int:
-        explore(race(3), MemoryBackend(), search="plain", limits=Limits(schedules=amount))
-        return amount
+        def ours(nodes: int = nodes) -> int:
+            limits = Limits(schedules=amount, seconds=3600)
+            explore(race(nodes), MemoryBackend(), search="random", limits=limits)
+            return amount
 
-    for name, theirs in schedulers.in_memory(3, amount).items():
-        goal = 2.0 if name.startswith("detangle") else None
-        yield await compare(
-            plan, "memory", "schedules", _side("ours", ours), _side(name, theirs), goal=goal
-        )
+        for name, theirs in schedulers.in_memory(nodes, amount).items():
+            goal = 2.0 if name.startswith("detangle") else None
+            yield await compare(
+                plan, "memory", what, _side("ours", ours), _side(name, theirs), goal=goal
+            )
 
 
 async def _beside_frontrun(plan: Plan, postgres: Backend) -> Result:
