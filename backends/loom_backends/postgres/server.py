@@ -52,10 +52,12 @@ class LocalServer:
     since PostgreSQL refuses to run as root.
     """
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, within: str | None = None) -> None:
+        """Start it; its directory is made in `within`, or else in the machine's short one."""
         account = _unprivileged_account() if os.geteuid() == 0 else None
         # A socket's path may have about a hundred characters, so `TMPDIR` may be too deep.
-        self._directory = Path(tempfile.mkdtemp(prefix="loom-pg-", dir=_short_directory()))
+        parent = within or _short_directory()
+        self._directory = Path(tempfile.mkdtemp(prefix="loom-pg-", dir=parent))
         if account is not None:
             binaries = self._reachable(binaries, account)
         command = [sys.executable, "-I", keeper.__file__, str(binaries), str(self._directory)]
