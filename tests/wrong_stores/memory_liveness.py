@@ -22,7 +22,7 @@ FEW = ("append", "batch-middle", "coalesced-append")
 """Write paths enough to see a store hang, which takes a deadline each time."""
 
 
-@wrong_memory("nested-acquire", deadline=1.0, paths=FEW)
+@wrong_memory("nested-acquire", deadline=2.0, paths=FEW)
 class NestedAcquire(SuspendingStore):
     """Takes a second connection from its pool of five while it holds the first."""
 
@@ -38,7 +38,7 @@ class NestedAcquire(SuspendingStore):
                 self._write(records)
 
 
-@wrong_memory("hangs-in-append", deadline=0.5, paths=("append",))
+@wrong_memory("hangs-in-append", deadline=1.0, paths=("append",))
 class HangsInAppend(MemoryEventStore):
     """Waits in `append` for a reply that never comes."""
 
@@ -46,7 +46,7 @@ class HangsInAppend(MemoryEventStore):
         await asyncio.Event().wait()
 
 
-@wrong_memory("hangs-in-close", deadline=0.5, paths=("append",))
+@wrong_memory("hangs-in-close", deadline=1.0, paths=("append",))
 class HangsInClose(MemoryEventStore):
     """Waits in `close` for a worker that never ends."""
 
@@ -54,7 +54,7 @@ class HangsInClose(MemoryEventStore):
         await asyncio.Event().wait()
 
 
-@wrong_memory("ignores-cancellation", deadline=0.5, paths=("append",))
+@wrong_memory("ignores-cancellation", deadline=1.0, paths=("append",))
 class IgnoresCancellation(MemoryEventStore):
     """Never answers a range, and goes on waiting for a while when it is cancelled."""
 
@@ -69,7 +69,7 @@ class IgnoresCancellation(MemoryEventStore):
         raise EventStoreError("no answer")
 
 
-@wrong_memory("blocks-the-loop", deadline=0.5, paths=("append",))
+@wrong_memory("blocks-the-loop", deadline=1.0, paths=("append",))
 class BlocksTheLoop(MemoryEventStore):
     """Joins its worker in `close` on the loop's own thread, for as long as a write is in flight."""
 
@@ -93,7 +93,7 @@ class BlocksTheLoop(MemoryEventStore):
         await super().close()
 
 
-@wrong_memory("close-loses-replies", deadline=1.0, paths=FEW)
+@wrong_memory("close-loses-replies", deadline=2.0, paths=FEW)
 class CloseLosesReplies(SuspendingStore):
     """Drops the queue of waiting writes at `close`: nobody ever answers them."""
 
@@ -193,7 +193,7 @@ class HalfABatchStays(SuspendingStore):
         self._write(records)
 
 
-@wrong_memory("lock-stays-held", deadline=1.0, paths=FEW)
+@wrong_memory("lock-stays-held", deadline=2.0, paths=FEW)
 class LockStaysHeld(SuspendingStore):
     """Releases its lock after the write, and not where the write is cancelled."""
 
@@ -404,7 +404,7 @@ class KillsTheLoop(MemoryEventStore):
         asyncio.get_running_loop().stop()
 
 
-@wrong_memory("locks-in-the-batchs-order", deadline=1.0, paths=FEW)
+@wrong_memory("locks-in-the-batchs-order", deadline=2.0, paths=FEW)
 class LocksInTheBatchsOrder(SuspendingStore):
     """Locks the executions of a batch one by one, in the order in which it names them."""
 
@@ -420,7 +420,7 @@ class LocksInTheBatchsOrder(SuspendingStore):
             self._write(records)
 
 
-@wrong_memory("cancelled-close-hangs-the-next", deadline=1.0, paths=FEW)
+@wrong_memory("cancelled-close-hangs-the-next", deadline=2.0, paths=FEW)
 class CancelledCloseHangsTheNext(MemoryEventStore):
     """Lets a second `close` wait for the first, which never ends where it was cancelled."""
 
