@@ -74,14 +74,6 @@ class LeaseReleasedEarly(TimerService):
         return None if handle is None else await handle.finished()
 
 
-class FiresWithoutFence(TimerService):
-    """Never fences a fire."""
-
-    async def wake(self, timer: Timer) -> ExecutionState | None:
-        handle = await self.runtime.wake(timer.execution_id, timer.name)
-        return None if handle is None else await handle.finished()
-
-
 # --- Workers and dispatchers --------------------------------------------------------------------
 
 

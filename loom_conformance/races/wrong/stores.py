@@ -91,11 +91,6 @@ class SwallowsConflicts(Around):
             return cast(T, None)
 
 
-def swallows_conflicts() -> Wrap:
-    """Handles that never tell of a taken slot."""
-    return SwallowsConflicts
-
-
 class HidesFirst(Around):
     """Reads an execution from its second envelope on."""
 
@@ -105,11 +100,6 @@ class HidesFirst(Around):
         if isinstance(value, Sequence) and len(value) == 1 and hasattr(operation, "last"):
             return cast(T, [])
         return cast(T, value)
-
-
-def exclusive_ranges() -> Wrap:
-    """Handles whose `read_range` leaves out its end."""
-    return HidesFirst
 
 
 class AcknowledgesInnocents:
