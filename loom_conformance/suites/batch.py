@@ -133,7 +133,7 @@ class BatchSuite:
             log = stage.log()
             other = stage.log() if mixed else log
             batch = _next(log, 50) + (_next(other, 50) if mixed else [])
-            outcome = await _watched(stage, writer, readers, batch, log, other)
+            outcome = await _watched(stage, writer, [*readers, writer], batch, log, other)
             seen.append([outcome])
             log.envelopes += [one for one in batch if one.execution_id == log.execution_id]
             if mixed:

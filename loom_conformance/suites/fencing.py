@@ -449,20 +449,24 @@ def _later_is_larger(stage: Stage, outcomes: list[Outcome[int]]) -> None:
 
 
 async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
-    """Writers under the old token (or none) against one acquire, on handles of their own.
+    """Writers under the old token (or none) against one acquire.
+
+    Each has a handle of its own, but one that shares the acquire's: two calls on one connection
+    may end up in one transaction.
 
     Whatever was acknowledged before the acquire returned is in a read made right after it; nothing
     more may appear later. The writers want slots of their own where the store takes gaps.
     """
     apart = stage.backend.sparse_sequences
-    fencer, *writers = await stage.contenders(4)
+    fencer, *others = await stage.contenders(4)
+    writers = [*others, fencer]
     rounds: list[list[Outcome[Any]]] = []
     for _ in range(stage.settings.rounds(4)):
         hot = await stage.given_log(1, fenced=fenced_before)
         old = hot.token
         rivals = [
             hot.envelope(hot.next + number * apart, id=f"{hot.execution_id}-rival-{number}")
-            for number in range(3)
+            for number in range(4)
         ]
         at_acquire: list[EventEnvelope] = []
 

@@ -222,7 +222,7 @@ class ReadSuite:
     ) -> None:
         log = await stage.given_log(2)
         writer = await stage.writer()
-        readers = [await stage.connect(name="reader"), await stage.connect(name="reader")]
+        readers = [await stage.connect(name="reader"), writer]
         done = asyncio.Event()
 
         async def write() -> None:
