@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def asked(race: str = "RACE-2", backend: str = "memory", **more: object) -> Aske
 
 def token_of(lines: list[str]) -> str:
     (line,) = [line for line in lines if line.startswith("  Replay: ")]
-    return next(word for word in line.split() if word.startswith("lk1-"))
+    return next(word for word in shlex.split(line) if word.startswith("lk1"))
 
 
 # --- lists --------------------------------------------------------------------------------------
