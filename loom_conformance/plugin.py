@@ -6,6 +6,7 @@ It does nothing in a project without tests of the kit, and imports no suite.
 from __future__ import annotations
 
 import difflib
+import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -121,6 +122,14 @@ def pytest_report_collectionfinish(
     return (
         f"loom-conformance: {len(rules)} tests of {len(set(rules))} rules, {_told_settings(config)}"
     )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `-k` know a test of the kit by its rule and its profile too."""
+    for name in ("loom_rule", "loom_profile"):
+        marker = item.get_closest_marker(name)
+        if marker is not None:
+            item.extra_keyword_matches.add(marker.args[0])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -290,6 +299,10 @@ def _backend(config: pytest.Config) -> Any:
     spec = _one(config, "backend")
     if not spec:
         return None
+    # As `python -m pytest` does: a backend is found in the folder from which the tests are run.
+    folder = str(config.invocation_params.dir)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return selection.select(spec)
     except SelectionError as error:

@@ -237,7 +237,10 @@ class Stage:
                 async with Nursery(type(self.backend), Path(folder)) as nursery:
                     yield nursery
             except (UnreachableBackendError, ChildFailed) as error:
-                raise Inconclusive(f"no child process could be used: {error}") from error
+                raise Inconclusive(
+                    f"no child process could use the backend: {error}. (If the storage ends with "
+                    "its process, declare outlives_process = False.)"
+                ) from error
 
     # --- set-up ---
 
