@@ -133,6 +133,9 @@ def run(options: argparse.Namespace) -> int:
     if ending.interrupted:
         say(complaints, ["interrupted: what did not run is not proven"])
         return INTERRUPTED
+    if ending.cut:
+        say(complaints, [found.why_missing])
+        return COULD_NOT_RUN
     return _exit_code(found, reports)
 
 

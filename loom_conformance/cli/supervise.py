@@ -33,6 +33,9 @@ POLL: Final = 0.05
 GRACE: Final = 2.0
 """Seconds that a child has to go away once it has said that it is done, or was asked to."""
 
+START_UP: Final = 120.0
+"""Seconds that a child has at least until its first news: the backend's module is imported then."""
+
 LONGEST_TEST: Final = 10
 """How many times as long as the wait for news one test may take while there is news."""
 
@@ -81,12 +84,14 @@ class Ending:
         problem: why there is nothing to report, as pytest said it; `""` where there is.
         usage: whether that was for a wrong command line.
         interrupted: whether the user stopped it.
+        cut: whether it ended before its time for no fault of a test.
         threads: what the store left running that would keep a process alive.
     """
 
     problem: str = ""
     usage: bool = False
     interrupted: bool = False
+    cut: bool = False
     threads: tuple[str, ...] = ()
 
 
@@ -136,8 +141,9 @@ class _Supervisor:
                 if not self.run.subjects:
                     usage = child.status == USAGE_ERROR
                     return Ending(problem=child.said() or child.how(), usage=usage)
-                self.run.why_missing = f"the tests could not go on: {child.how()}"
-                return Ending()
+                if not child.finished:
+                    self.run.why_missing = f"the tests could not go on: {child.how()}"
+                    return Ending(cut=True)
             self._account(child)
             self.stalls += bool(child.stalled)
             self.futile = 0 if child.finished else self.futile + 1
@@ -205,6 +211,7 @@ class _Child:
         self.status: int | None = None
         self.stalled = 0.0
         self.silent = False
+        self.started = False
         self.threads: tuple[str, ...] = ()
 
     @contextmanager
@@ -254,9 +261,10 @@ class _Child:
                     self.status = process.returncode
                     return
                 now = time.monotonic()
-                if now - heard > stall or now - changed > LONGEST_TEST * stall:
+                limit = stall if self.started else max(stall, START_UP)
+                if now - heard > limit or now - changed > LONGEST_TEST * stall:
                     self.stalled = now - changed
-                    self.silent = now - heard > stall
+                    self.silent = now - heard > limit
                     return
                 if not lines:
                     time.sleep(POLL)
@@ -264,6 +272,7 @@ class _Child:
             self.threads = ()
 
     def _note(self, event: Event) -> None:
+        self.started = True
         if event["event"] == "start":
             self.open.append(event["nodeid"])
         elif event["event"] == "done" and event["nodeid"] in self.open:
@@ -276,18 +285,23 @@ class _Child:
 
     def how(self) -> str:
         """How the child went, in words."""
+        if self.stalled and not self.started:
+            return (
+                f"nothing came within {START_UP:g} s: does the backend's module wait for something?"
+            )
         if self.stalled:
             if self.silent:
                 what = "no call of the store began or ended any more; see LIVE-1"
             else:
                 what = "it had still not ended"
             return f"the test was given up after {self.stalled:.0f} s, since {what}"
-        if self.ended:
+        if self.ended and self.open:
             return "the store interrupted the run (KeyboardInterrupt, pytest.exit) in this test"
+        when = " during this test" if self.open else ""
         status = self.status
         if status is not None and status < 0:
-            return f"the process was killed by {signal.Signals(-status).name} during this test"
-        return f"the store ended the process (exit status {status}) during this test"
+            return f"the process was killed by {signal.Signals(-status).name}{when}"
+        return f"the store ended the process (exit status {status}){when}"
 
     def said(self) -> str:
         """The last lines that the child printed."""

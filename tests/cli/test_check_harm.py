@@ -101,7 +101,7 @@ def test_a_store_that_never_gives_way_is_killed(
     settings = Settings(deadline=0.2, seed=1, depth="quick")
     choice = Choice(rules=RULES)
     run = Run(settings, choice)
-    request = Request("harmful:NeverGivesWay", settings, choice, patience=3.0)
+    request = Request("harmful:NeverGivesWay", settings, choice, patience=10.0)
     heard: list[str] = []
     ending = supervise(request, run, lambda event: heard.append(event["event"]))
     assert ending.problem == ""
