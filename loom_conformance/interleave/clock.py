@@ -59,12 +59,21 @@ class NodeTimer(asyncio.TimerHandle):
 
 
 class NodeClock:
-    """The `Clock` of one node, on virtual time."""
+    """The `Clock` of one node, on virtual time.
+
+    Attributes:
+        seconds: the time since the beginning of the run.
+    """
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self.seconds = 0.0
         self._armed = 0
+
+    @property
+    def used(self) -> bool:
+        """Whether a timer was armed."""
+        return self._armed > 0
 
     def reset(self) -> None:
         """Go back to the beginning of time, for the next run."""

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ..backend import Backend
 from ..spi import EventEnvelope
@@ -24,6 +24,9 @@ from .scenario import Outcome, Scenario, first_line
 from .search.step import EVERYTHING, Diverged, Strand, Strategy
 from .stepper import where
 from .watchdog import Watchdog
+
+MOST_TURNS: Final = 20_000
+"""How often the loop may turn without coming to rest while no call is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,6 @@ class Engine:
         self._ended: asyncio.Future[None] | None = None
         self._strategy: Strategy
         self._node_now = -1
-        self._alive: set[int] = set()
         self._refused: Uncontrolled | None = None
         self._hanging: Operation | None = None
         self._turns = 0
@@ -125,13 +127,13 @@ class Engine:
             self._watchdog.__exit__(None, None, None)
             raise
         rest = self._loop.rest
-        rest.at_rest, rest.turned, rest.waits = self._at_rest, self._turned, self._waits
+        rest.at_rest, rest.led, rest.waits = self._at_rest, self._led, self._waits
         self._loop.set_exception_handler(self._stray)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         rest = self._loop.rest
-        rest.at_rest = rest.turned = rest.waits = None
+        rest.at_rest = rest.led = rest.waits = None
         self._watchdog.__exit__(None, None, None)
         await self._handles.close()
 
@@ -158,19 +160,18 @@ class Engine:
         if scenario.given is not None:
             await self._bounded(scenario.given(observer), "the set-up")
         if run.stopped is None:
-            for node, main in zip(self._nodes, scenario.nodes, strict=True):
-                node.reset()
-                node.start(main)
+            for node in self._nodes:
+                node.start()
             self._ended = self._loop.create_future()
             await self._ended
             self._ended = None
             if self._hanging is not None:
                 await self._explain_hanging(run, self._hanging)
             self._judge(run)
-            self._tell_failed_tasks(run)
-            left = [task for node in self._nodes for task in node.tasks if not task.done()]
-            if left:
-                await self._sweep(run, left)
+            for node in self._nodes:
+                if len(node.tasks) > 1 or not node.tasks or not node.tasks[0].done():
+                    await self._sweep(run)
+                    break
         if not (run.failure or run.stopped or run.repetition or run.diverged):
             await self._check(run, observer)
         return run
@@ -180,7 +181,6 @@ class Engine:
         self._names.begin()
         self._run = Run()
         self._strategy = strategy
-        self._alive = set(range(len(self._nodes)))
         self._refused = None
         self._hanging = None
         self.now = -1
@@ -222,7 +222,7 @@ class Engine:
             if not self.stopping:
                 self._run.errors[node.name] = error
         finally:
-            self._alive.discard(node.index)
+            node.ended = True
             if node.index != self._node_now:
                 self._note_sharing(node)
         self.goes_on(None)
@@ -240,13 +240,13 @@ class Engine:
                 run.failure = f"node {name} raised {_told(error)}"
             if run.failure is not None:
                 return
-        if self._alive:
-            names = ", ".join(self._nodes[index].name for index in sorted(self._alive))
-            places = "; ".join(self._where(index) for index in sorted(self._alive))
+        alive = [node for node in self._nodes if not node.ended]
+        if alive:
+            names = ", ".join(node.name for node in alive)
+            places = "; ".join(map(self._where, alive))
             run.failure = f"deadlock: nothing can wake {names} any more ({places})"
 
-    def _where(self, index: int) -> str:
-        node = self._nodes[index]
+    def _where(self, node: Node) -> str:
         places = [where(task.get_coro()) for task in node.tasks if not task.done()]
         return f"{node.name} waits in {' and '.join(places)}"
 
@@ -269,7 +269,7 @@ class Engine:
                     run.remarks.append(Remark(self.now, node.index, "a task raised", _told(error)))
 
     async def _check(self, run: Run, observer: RenamedStore) -> None:
-        told = [(self._nodes[one.node].name, one.kind, one.words) for one in run.remarks]
+        told = [(self._nodes[one.node].name, one.kind, one.words) for one in run.remarks or ()]
         outcome = Outcome(run.results, run.errors, run.effects, told, observer)
         try:
             judging = self.scenario.check(outcome)
@@ -279,8 +279,12 @@ class Engine:
             run.failure = first_line(error)
             run.error = error
 
-    async def _sweep(self, run: Run, left: list[asyncio.Task[Any]]) -> None:
+    async def _sweep(self, run: Run) -> None:
         """End what the nodes left running, so that the next run begins with nothing."""
+        self._tell_failed_tasks(run)
+        left = [task for node in self._nodes for task in node.tasks if not task.done()]
+        if not left:
+            return
         self.stopping = True
         try:
             for task in left:
@@ -357,10 +361,13 @@ class Engine:
 
     def _let_go(self, step: Operation) -> None:
         """Wake the strand that was chosen."""
-        if step.turn is None:
-            step.release()
-        else:
+        if step.turn is not None:
             step.turn.set_result(None)
+        elif step.strand[1] == 0:
+            node = self._nodes[step.strand[0]]
+            node.begin(self.drive(node, self.scenario.nodes[node.index]))
+        else:
+            self._nodes[step.strand[0]].fire(-step.strand[1])
         self._rested = self._loop.scheduled
 
     def _end(self) -> None:
@@ -372,12 +379,17 @@ class Engine:
         self._run.stopped = why
         self._end()
 
-    def _turned(self) -> bool:
-        """The loop turns without resting: a node that only yields does so for ever."""
-        if self.busy is not None or self._ended is None or self._ended.done():
+    def _led(self) -> bool:
+        """Whether a run is led and no call is in flight, so that no I/O can be due.
+
+        A loop that turns and turns meanwhile is a node's that only yields.
+        """
+        if self.busy is not None or self._ended is None:
             return False
+        if self._ended.done():
+            return True
         self._turns += 1
-        if self._turns > 20_000:
+        if self._turns > MOST_TURNS:
             node = self._nodes[self._run.trail[-1].strand[0]].name
             self._stop(f"node {node} keeps the event loop turning and never comes to a step")
         return True
@@ -439,7 +451,6 @@ class Engine:
             step = Operation(strand, key, self.resources.timer(), self.now, ())
             if self.shared:
                 step.writes = EVERYTHING
-            step.release = lambda: node.fire(timer)
             due[strand] = step
 
     def tell(self, node: Node, kind: str, what: object) -> None:

@@ -35,20 +35,20 @@ class RestSelector(selectors.BaseSelector):
 
     Attributes:
         at_rest: called when no callback is ready; `True` says that it made one ready.
-        turned: called when the loop turns without resting; for whoever counts.
+        led: called when the loop turns without resting; `True` says that no I/O can be due.
         waits: called with the loop's timeout; the seconds to wait for I/O at most.
     """
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
         self.at_rest: Callable[[], bool] | None = None
-        self.turned: Callable[[], bool] | None = None
+        self.led: Callable[[], bool] | None = None
         self.waits: Callable[[float | None], float | None] | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0:
-            turned = self.turned
-            if turned is not None and turned():
+            led = self.led
+            if led is not None and led():
                 return []
         elif self.at_rest is not None:
             if self.at_rest():

@@ -32,13 +32,12 @@ class Operation(Step):
         args: what the call was given.
         result, error: how it ended, once it has.
         settled: whether it has.
-        turn: what the strand stands at, or `None` where `release` lets it go.
+        turn: what the strand stands at; `None` for a start and for a timer.
     """
 
-    __slots__ = ("args", "error", "release", "result", "settled", "turn")
+    __slots__ = ("args", "error", "result", "settled", "turn")
 
     turn: asyncio.Future[None] | None
-    release: Callable[[], object]
 
     def __init__(
         self, strand: Strand, key: Hashable, touched: Touched, parked_at: int, args: tuple[Any, ...]
@@ -62,6 +61,7 @@ class Node:
         store: its own handle; each call is a step.
         leases: its own handle on leases, where the backend keeps some; each call is a step.
         clock: its own `loom_conformance.clock.Clock`; each timer that fires is a step.
+        ended: whether its main task has come to its end.
     """
 
     def __init__(self, engine: Engine, index: int) -> None:
@@ -76,6 +76,7 @@ class Node:
         self._engine = engine
         self._strands: dict[asyncio.Task[Any] | None, Strand] = {}
         self._loop = asyncio.get_running_loop()
+        self.ended = False
         self._random: random.Random | None = None
         self._context = copy_context()
         self._context.run(OWNER.set, self)
@@ -86,17 +87,6 @@ class Node:
         if self._random is None:
             self._random = random.Random(self.index)
         return self._random
-
-    def reset(self) -> None:
-        """Forget the run before."""
-        self.clock.reset()
-        self._random = None
-        self.tasks.clear()
-        self.timers.clear()
-        self._strands.clear()
-        self.store.closed = False
-        if self.leases is not None:
-            self.leases.closed = False
 
     # --- what a node does ---
 
@@ -122,16 +112,25 @@ class Node:
 
     # --- what gates and the loop ask of it ---
 
-    def start(self, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
-        """Make the node's start the first thing that can be chosen of it."""
-        operation = Operation((self.index, 0), ("start", self.name), NOTHING, -1, ())
-        operation.release = lambda: self._begin(main)
-        self._engine.park(self, operation)
+    def start(self) -> None:
+        """Forget the run before, and make the node's start the first that can be chosen of it."""
+        if self.clock.used:
+            self.clock.reset()
+        self._random = None
+        self._strands = {}
+        self.tasks = []
+        self.timers = {}
+        self.ended = False
+        self.store.closed = False
+        if self.leases is not None:
+            self.leases.closed = False
+        self._engine.park(self, Operation((self.index, 0), ("start", self.name), NOTHING, -1, ()))
 
-    def _begin(self, main: Callable[[Node], Coroutine[Any, Any, Any]]) -> None:
-        task = asyncio.Task(
-            self._engine.drive(self, main), loop=self._loop, context=self._context.copy()
-        )
+    def begin(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run the node's main task."""
+        # A name that is given spares the task the making of one.
+        context = self._context.copy()
+        task = asyncio.Task(main, loop=self._loop, name=self.name, context=context)
         self.tasks.append(task)
         self._strands[task] = (self.index, 0)
 
@@ -192,9 +191,9 @@ class Node:
             return None
         return min(self.timers.values(), key=lambda timer: (timer.due, timer.number))
 
-    def fire(self, timer: NodeTimer) -> None:
+    def fire(self, number: int) -> None:
         """Let the time of a timer come."""
-        del self.timers[timer.number]
+        timer = self.timers.pop(number)
         self.clock.reach(timer.due)
         self._engine.timers_changed(self)
         timer.fire()

@@ -85,7 +85,7 @@ class Chance:
         return self._left >= 0
 
     def pick(self, pending: Mapping[Strand, Step], trail: Sequence[Step]) -> Strand:
-        return self._random.choice(sorted(pending))
+        return tuple(pending)[int(self._random.random() * len(pending))]
 
     def finish(self, trail: Sequence[Step]) -> None:
         self.runs += 1
