@@ -7,7 +7,7 @@ from typing import Any
 
 from ..contract.operations import AcquireFence, Done
 from ..lab.burst import burst, must_have_met
-from ..lab.calls import Handle, Outcome, short
+from ..lab.calls import Handle, Outcome, settle, short, told_value
 from ..lab.paths import WritePath
 from ..lab.stage import Log, Stage
 from ..lab.values import LOOKALIKES, NOT_TOKENS, made_unique
@@ -461,7 +461,7 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
     fencer, *others = await stage.contenders(4)
     writers = [*others, fencer]
     rounds: list[list[Outcome[Any]]] = []
-    for _ in range(stage.settings.rounds(4)):
+    for turn in range(stage.settings.rounds(4)):
         hot = await stage.given_log(1, fenced=fenced_before)
         old = hot.token
         rivals = [
@@ -471,28 +471,35 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
         at_acquire: list[EventEnvelope] = []
 
         async def acquire(hot: Log = hot, seen: list[EventEnvelope] = at_acquire) -> Outcome[Any]:
-            outcome = await fencer.acquire_fence(hot.execution_id)
-            hot.token = stage.returned(outcome, "an acquire under contention to succeed")
-            seen += await stage.read(fencer, hot.execution_id)
+            call = f"{fencer.name}.acquire_fence({short(hot.execution_id)}), and a read at once"
+            outcome = await settle(
+                call,
+                "acquire_fence",
+                lambda: _acquired_and_read(fencer, hot),
+                stage.session.allowance("acquire_fence"),
+            )
+            hot.token, found = stage.returned(
+                outcome, "an acquire under contention, and a read after it, to succeed"
+            )
+            seen += found
+            stage.steps.append(f"{call} → {hot.token}, {told_value(found)}")
             return outcome
 
-        outcomes = await burst(
-            [
-                acquire,
-                *(
-                    stage.writing(writer, rival)
-                    for writer, rival in zip(writers, rivals, strict=True)
-                ),
-            ]
-        )
-        rounds.append(outcomes)
-        _lost_in_order(stage, outcomes[1:])
+        calls: list[Callable[[], Awaitable[Outcome[Any]]]] = [
+            stage.writing(writer, rival) for writer, rival in zip(writers, rivals, strict=True)
+        ]
+        place = len(calls) * (turn % 2)  # first, so that writes come after it, then last
+        calls.insert(place, acquire)
+        outcomes = await burst(calls)
+        rounds.append(list(outcomes))
+        del outcomes[place]
+        _lost_in_order(stage, outcomes)
         hot.envelopes = at_acquire
         await stage.holds(
             hot, expected=f"nothing under the token {old} to land after the acquire returned"
         )
         landed = {envelope.id for envelope in at_acquire}
-        for rival, outcome in zip(rivals, outcomes[1:], strict=True):
+        for rival, outcome in zip(rivals, outcomes, strict=True):
             stage.check(
                 outcome.ok == (rival.id in landed),
                 "a write acknowledged in the race to be in the log, and one refused not to be",
@@ -500,6 +507,13 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
             )
         await stage.still_good(fencer, hot)
     must_have_met(rounds)
+
+
+async def _acquired_and_read(handle: Handle, log: Log) -> tuple[int, list[EventEnvelope]]:
+    """The store's own calls: between the acquire and the read no other call gets a turn."""
+    store: Any = handle.store
+    token: int = await store.acquire_fence(log.execution_id)
+    return token, list(await store.read_from(log.execution_id))
 
 
 def _lost_in_order(stage: Stage, outcomes: list[Outcome[Any]]) -> None:
