@@ -298,6 +298,9 @@ def _check_json(name: str, value: object) -> None:
                     raise InvalidEnvelopeError(f"{name} holds {item!r}, which is no JSON number")
             elif item is not None and kind is not bool:
                 level.append(_plain(name, item))
+            # A list that stands in itself many times over is small here and huge as JSON.
+            if len(below) > MAX_JSON_BYTES:
+                raise InvalidEnvelopeError(f"{name} is larger than 1 MiB as JSON")
         if nested:
             depth += 1
             if depth > MAX_DEPTH:
