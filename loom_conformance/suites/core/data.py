@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -145,6 +147,11 @@ def _with(log: Log, **fields: Any) -> Make:
 
 def _generated(seed: int, examples: int) -> list[dict[str, Any]]:
     """Values that Hypothesis draws from the whole domain, the same for the same seed."""
+    return copy.deepcopy(_drawn(seed, examples))
+
+
+@cache
+def _drawn(seed: int, examples: int) -> list[dict[str, Any]]:
     drawn: list[dict[str, Any]] = []
 
     @seeded(seed)
