@@ -153,7 +153,7 @@ async def _beside_frontrun(plan: Plan, postgres: Backend) -> Result:
             return 1
 
         def theirs() -> int:
-            return schedulers.frontrun_on_postgres(address)
+            return schedulers.frontrun_on_postgres(postgres, address)
 
         few = replace(plan, rounds=min(plan.rounds, 3))
         return await compare(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import itertools
-from collections.abc import Callable
+import secrets
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
-import asyncpg
-
 from loom_backends.memory import MemoryEventStore, MemoryStorage
-from loom_conformance.spi import DuplicateSequenceError, EventEnvelope
+from loom_conformance.backend import Backend
+from loom_conformance.spi import DuplicateSequenceError, EventEnvelope, RangeEventStore
 
 NOON: Final = datetime(2026, 9, 27, 12, tzinfo=UTC)
 
@@ -39,6 +39,15 @@ def _bound(work: Callable[[int, int], int], nodes: int, runs: int) -> Callable[[
     return lambda: work(nodes, runs)
 
 
+async def yields() -> None:
+    """What a store does whose methods never suspend, so that others may go on."""
+    await asyncio.sleep(0)
+
+
+async def goes_on() -> None:
+    """A store that suspends by itself needs no more."""
+
+
 async def _race(nodes: int) -> None:
     """One run of the race on a fresh store; it raises where the effect happened twice."""
     storage = MemoryStorage()
@@ -49,20 +58,26 @@ async def _race(nodes: int) -> None:
     assert len(effects) == 1
 
 
-async def _node(store: MemoryEventStore, name: str, effects: list[str]) -> None:
-    await asyncio.sleep(0)
-    if await store.read_range("sched@7", 0, 0):
+async def _node(
+    store: RangeEventStore,
+    name: str,
+    effects: list[str],
+    execution: str = "sched@7",
+    pause: Callable[[], Awaitable[None]] = yields,
+) -> None:
+    await pause()
+    if await store.read_range(execution, 0, 0):
         return
-    await asyncio.sleep(0)
-    started = EventEnvelope("sched@7", 0, "sched@7-0", "EXECUTION_STARTED", NOON, name)
+    await pause()
+    started = EventEnvelope(execution, 0, f"{execution}-0", "EXECUTION_STARTED", NOON, name)
     try:
         await store.append(started)
     except DuplicateSequenceError:
         return
-    await asyncio.sleep(0)
+    await pause()
     effects.append(name)
-    await asyncio.sleep(0)
-    await store.append(EventEnvelope("sched@7", 1, "sched@7-1", "STEP_COMPLETED", NOON))
+    await pause()
+    await store.append(EventEnvelope(execution, 1, f"{execution}-1", "STEP_COMPLETED", NOON))
 
 
 def _detangle(nodes: int, runs: int) -> int:
@@ -128,35 +143,26 @@ def frontrun_there() -> bool:
     return importlib.util.find_spec("frontrun") is not None
 
 
-def frontrun_on_postgres(dsn: str) -> int:
-    """One verdict of frontrun on two nodes on a table of PostgreSQL, by asyncpg."""
+def frontrun_on_postgres(backend: Backend, address: str) -> int:
+    """One verdict of frontrun on two nodes on PostgreSQL, by the same store."""
     import frontrun
 
     names = itertools.count()
+    session = secrets.token_hex(4)
 
     class State:
         def __init__(self) -> None:
-            self.execution = f"f{next(names)}"
-            self.effects: list[int] = []
+            self.execution = f"{session} {next(names)}"
+            self.effects: list[str] = []
 
     async def worker(state: State) -> None:
-        connection = await asyncpg.connect(dsn)
+        store: Any = await backend.connect(address)
         try:
-            if await connection.fetch(_LOOK, state.execution):
-                return
-            try:
-                await connection.execute(_APPEND, state.execution, 0)
-            except asyncpg.UniqueViolationError:
-                return
-            state.effects.append(1)
-            await connection.execute(_APPEND, state.execution, 1)
+            await _node(store, "node", state.effects, state.execution, goes_on)
         finally:
-            await connection.close()
+            await store.close()
 
     async def explored() -> Any:
-        connection = await asyncpg.connect(dsn)
-        await connection.execute(_TABLE)
-        await connection.close()
         return await frontrun.explore(
             setup=State,
             workers=worker,
@@ -168,12 +174,6 @@ def frontrun_on_postgres(dsn: str) -> int:
             total_timeout=120,
         )
 
-    asyncio.run(explored())
+    result = asyncio.run(explored())
+    assert result.property_holds, result.explanation
     return 1
-
-
-_TABLE: Final = (
-    "CREATE TABLE IF NOT EXISTS rows (execution text, place int, PRIMARY KEY (execution, place))"
-)
-_LOOK: Final = "SELECT place FROM rows WHERE execution = $1 AND place = 0"
-_APPEND: Final = "INSERT INTO rows VALUES ($1, $2)"

@@ -10,6 +10,7 @@ the storage holds.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +55,15 @@ def audit(
 ) -> Audit:
     """Swap sampled neighbours that are independent, each time on two fresh storages.
 
-    It samples up to four runs for each swap; a scenario whose nodes share everything has none.
+    Pairs of methods that were not swapped yet go first. It samples up to four runs for each swap;
+    a scenario whose nodes share everything has none.
     """
     bounds = limits or Limits()
 
     async def sample() -> Audit:
         chance = random.Random(seed)
         done: list[Swap] = []
+        methods: Counter[frozenset[object]] = Counter()
         async with Engine(
             scenario,
             backend,
@@ -71,7 +74,7 @@ def audit(
             for number in range(4 * swaps):
                 if len(done) == swaps:
                     break
-                swap = await _swap(engine, chance, seed + number)
+                swap = await _swap(engine, chance, seed + number, methods)
                 if swap is not None:
                     done.append(swap)
         return Audit(tuple(done))
@@ -79,7 +82,9 @@ def audit(
     return on_loop(sample)
 
 
-async def _swap(engine: Engine, chance: random.Random, seed: int) -> Swap | None:
+async def _swap(
+    engine: Engine, chance: random.Random, seed: int, methods: Counter[frozenset[object]]
+) -> Swap | None:
     strategy = Chance(1, seed)
     strategy.begin()
     run = await engine.run(strategy)
@@ -94,7 +99,10 @@ async def _swap(engine: Engine, chance: random.Random, seed: int) -> Swap | None
     ]
     if not places:
         return None
-    place = chance.choice(places)
+    pairs = {at: frozenset((_method(trail[at]), _method(trail[at + 1]))) for at in places}
+    rarest = min(methods[pair] for pair in pairs.values())
+    place = chance.choice([at for at, pair in pairs.items() if methods[pair] == rarest])
+    methods[pairs[place]] += 1
     seen = await _seen(engine, run)
     swapped = [*trail[:place], trail[place + 1], trail[place], *trail[place + 2 :]]
     again = await engine.run(Replay(swapped))

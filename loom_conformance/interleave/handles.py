@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..backend import Backend, Blocking, Leasing
+from ..spi import LeaseStore
 from .gate import GatedStore
 from .names import Names, RenamedStore
 from .node import Node
@@ -34,28 +35,24 @@ class Handles:
         backend = self._backend
         address = self._address = await backend.create()
         try:
-            for node in nodes:
-                node.store = await self._gated(node, backend.connect, address)
-                if isinstance(backend, Leasing) and "leases" not in backend.declined:
-                    node.leases = await self._gated(node, backend.connect_leases, address)
-            self.observer = RenamedStore(
-                await self._connected(backend.connect, address), self._names
-            )
+            # The first one may have to set the storage up, and others in its way are a race of
+            # their own (LIVE-5).
+            first = await self._connected(address)
+            others = await asyncio.gather(*(self._connected(address) for _ in nodes))
         except BaseException:
             await self.close()
             raise
+        self.observer = RenamedStore(first, self._names)
+        for node, handle in zip(nodes, others, strict=True):
+            self._of_node[node.index] = handle
+            node.store = GatedStore(node, RenamedStore(handle, self._names))
+            if isinstance(backend, Leasing) and "leases" not in backend.declined:
+                leases = _LeasesOnDemand(backend, address)
+                self._open.append(leases)
+                node.leases = GatedStore(node, RenamedStore(leases, self._names))
 
-    async def _gated(
-        self, node: Node, connect: Callable[[str], Coroutine[Any, Any, Any]], address: str
-    ) -> GatedStore:
-        handle = await self._connected(connect, address)
-        self._of_node.setdefault(node.index, handle)
-        return GatedStore(node, RenamedStore(handle, self._names))
-
-    async def _connected(
-        self, connect: Callable[[str], Coroutine[Any, Any, Any]], address: str
-    ) -> Any:
-        handle = await connect(address)
+    async def _connected(self, address: str) -> Any:
+        handle = await self._backend.connect(address)
         self._open.append(handle)
         return handle
 
@@ -80,3 +77,30 @@ class Handles:
             await asyncio.gather(*(task for task in closing if task.done()), return_exceptions=True)
         if address is not None:
             await self._backend.destroy(address)
+
+
+class _LeasesOnDemand:
+    """A handle on leases that is opened by its first call: most scenarios make none."""
+
+    def __init__(self, backend: Leasing, address: str) -> None:
+        self._backend = backend
+        self._address = address
+        self._handle: LeaseStore | None = None
+
+    async def _opened(self) -> LeaseStore:
+        if self._handle is None:
+            self._handle = await self._backend.connect_leases(self._address)
+        return self._handle
+
+    async def claim(self, name: str, holder: str, ttl: float) -> bool:
+        return await (await self._opened()).claim(name, holder, ttl)
+
+    async def renew(self, name: str, holder: str, ttl: float) -> bool:
+        return await (await self._opened()).renew(name, holder, ttl)
+
+    async def release(self, name: str, holder: str) -> bool:
+        return await (await self._opened()).release(name, holder)
+
+    async def close(self) -> None:
+        if self._handle is not None:
+            await self._handle.close()
