@@ -74,7 +74,7 @@ async def _node(
         await store.append(started)
     except DuplicateSequenceError:
         return
-    await pause()
+    await asyncio.sleep(0)  # the effect is something that is waited for, too
     effects.append(name)
     await pause()
     await store.append(EventEnvelope(execution, 1, f"{execution}-1", "STEP_COMPLETED", NOON))
