@@ -222,7 +222,7 @@ class _Soak:
                 mischief=chance.choice((0.05, 0.2)),
                 batch=chance.choice((3, 6, 20)),
                 cancel=chance.choice((0.0, 0.03)),
-                patience=90.0,
+                patience=30.0,
                 span=self.backend.batch_scope == "store",
             ),
             processes=self.processes,

@@ -99,6 +99,7 @@ def cases() -> dict[str, tuple[Callable[[Timeline], object], str]]:
     @case("DUR-2")
     def lost_with_its_writer(t: Timeline) -> None:
         t.wrote(A, process="w")
+        t.read(A)
         t.fault("kill", "w")
         t.read()
 
@@ -111,6 +112,7 @@ def cases() -> dict[str, tuple[Callable[[Timeline], object], str]]:
     @case("DUR-5")
     def lost_with_the_server(t: Timeline) -> None:
         t.wrote(A)
+        t.read(A)
         t.fault("crash", "server")
         t.read()
 
@@ -245,10 +247,30 @@ def cases() -> dict[str, tuple[Callable[[Timeline], object], str]]:
         t.read(A)
 
     @case("FENCE-11")
+    def a_fence_forgotten_with_its_process(t: Timeline) -> None:
+        t.acquired(1, process="w")
+        t.fault("kill", "w")
+        t.wrote(A)
+
+    @case("DUR-5")
     def a_fence_forgotten_in_a_crash(t: Timeline) -> None:
         t.acquired(1)
         t.fault("crash", "server")
         t.wrote(A)
+
+    @case("DUR-5")
+    def a_slot_given_again_after_a_crash(t: Timeline) -> None:
+        t.wrote(A)
+        t.read(A)
+        t.fault("crash", "server")
+        t.wrote(OTHER_A)
+
+    @case("APPEND-1")
+    def acknowledged_and_never_there(t: Timeline) -> None:
+        t.wrote(A, process="w")
+        t.fault("kill", "w")
+        t.read()
+        t.wrote(OTHER_A)
 
     @case("FENCE-5")
     def the_current_token_is_refused(t: Timeline) -> None:

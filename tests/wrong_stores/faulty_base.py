@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
-from loom_backends.sqlite import SQLiteBackend
 from loom_conformance.spi import (
     FENCE_KEY,
     MAX_SEQUENCE,
@@ -231,7 +230,7 @@ class PlainFiles(InMemoryFiles):
 def faulty(
     claim: str,
     *,
-    base: type[SQLiteBackend] = PlainFiles,
+    base: type[Any] = PlainFiles,
     deadline: float = 10.0,
     paths: tuple[str, ...] = PLAIN_PATHS + COALESCED_PATHS,
     **declarations: Any,

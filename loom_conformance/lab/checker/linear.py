@@ -97,7 +97,7 @@ class _Checks:
 
     def _check_fence(self, sighting: Sighting) -> Iterator[Violation]:
         """A write that took effect after a newer token had been returned."""
-        if not sighting.effective:
+        if not sighting.effective or sighting.never_there:
             return
         write = sighting.write
         # Where reads contradict each other they prove nothing about this.
@@ -130,7 +130,9 @@ class _Checks:
         if write.invoked < acquire.completed:
             return "FENCE-8"
         for fault in self.index.faults_between(acquire.completed, write.invoked):
-            if fault.kind == "crash" or fault.target == acquire.process:
+            if fault.kind == "crash":
+                return "DUR-5"
+            if fault.target == acquire.process:
                 return "FENCE-11"
         if isinstance(write.operation, AppendBatch) and len(write.operation.envelopes) > 1:
             return "FENCE-9"
@@ -188,12 +190,9 @@ class _Checks:
         write = sighting.write
         if sighting.shown is not None and sighting.shown.invoked > read.invoked:
             return "APPEND-1"  # it was not lost: a read missed it
-        crashed = False
-        for fault in self.index.faults_between(completed_at(write), read.invoked):
-            if fault.kind == "kill" and fault.target == write.process:
-                return "DUR-2"
-            crashed = crashed or fault.kind == "crash"
-        return "DUR-5" if crashed else "APPEND-1"
+        if sighting.never_there:
+            return "APPEND-1"  # nor was it lost: it was never there
+        return self._died_between(write, read) or "APPEND-1"
 
     def _torn_rule(self, write: StoreCall, read: StoreCall) -> str:
         if isinstance(write.outcome, Unknown):
@@ -215,8 +214,6 @@ class _Checks:
     ) -> Iterator[Violation]:
         """Two acknowledged writes that claim one slot, or one id."""
         for claimed in claims:
-            if len(claimed) < 2:
-                continue
             first: tuple[StoreCall, EventEnvelope] | None = None
             for call, envelope in claimed:
                 if not call.certain:
@@ -226,24 +223,39 @@ class _Checks:
                     continue
                 if what == "envelope id" and slot_of(envelope) == slot_of(first[1]):
                     continue
-                name = repr(envelope.id) if what == "envelope id" else name_of(envelope)
+                overlap = call.invoked <= completed_at(first[0])
+                if not overlap and self.index.sightings[first[0]].never_there:
+                    # That it was acknowledged is what is wrong, and is reported.
+                    first = (call, envelope)
+                    continue
+                rule = together if overlap else apart
                 several = isinstance(call.operation, AppendBatch) or isinstance(
                     first[0].operation, AppendBatch
                 )
-                overlap = call.invoked <= completed_at(first[0])
-                rule = together if overlap else apart
                 if call is first[0]:
                     rule = "BATCH-3"
+                elif not overlap and (lost := self._died_between(first[0], call)) is not None:
+                    rule = lost
                 elif several:
                     rule = "BATCH-9" if overlap else "BATCH-2"
                 elif not overlap and envelope == first[1] and what == "slot":
                     rule = "SEQ-2"
                 elif not overlap and envelope.execution_id != first[1].execution_id:
                     rule = "ID-2"
+                name = repr(envelope.id) if what == "envelope id" else name_of(envelope)
                 got = f"{what} {name} was given twice, and both writes acknowledged"
                 expected = f"one acknowledged write for {what} {name}"
                 yield Violation(rule, expected, got, tuple(dict.fromkeys((first[0], call))))
                 break
+
+    def _died_between(self, write: StoreCall, later: StoreCall) -> str | None:
+        """The rule that says that a write outlives what happened between it and a later call."""
+        killed = False
+        for fault in self.index.faults_between(completed_at(write), later.invoked):
+            if fault.kind == "crash":
+                return "DUR-5"
+            killed = killed or (fault.kind == "kill" and fault.target == write.process)
+        return "DUR-2" if killed else None
 
 
 def _other_logs(one: StoreCall, other: StoreCall) -> bool:

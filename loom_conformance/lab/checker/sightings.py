@@ -60,6 +60,16 @@ class Sighting:
         return self.not_after is not None and self.not_before > self.not_after
 
     @property
+    def never_there(self) -> bool:
+        """Whether it was acknowledged, a later read lacks it, and no read ever showed it."""
+        return (
+            self.write.certain
+            and self.shown is None
+            and self.missed is not None
+            and self.missed.invoked > completed_at(self.write)
+        )
+
+    @property
     def not_before(self) -> int:
         """The write took effect after this time, if it did."""
         missed = self.missed.invoked if self.missed is not None else self.write.invoked
