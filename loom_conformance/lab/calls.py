@@ -218,6 +218,7 @@ class Handle:
 
 # --- telling ----------------------------------------------------------------------------------
 
+
 class _Reprs(reprlib.Repr):
     """Values cut short, but for instants: what is wrong with one may be any part of it."""
 
