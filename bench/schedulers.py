@@ -98,7 +98,7 @@ def _simloom(nodes: int, runs: int) -> int:
         await _race(nodes)
 
     result = simloom.explore_systematic(race, max_delays=50, max_schedules=runs)
-    return int(result.explored)
+    return int(result.schedules)
 
 
 def _simloop(nodes: int, runs: int) -> int:
