@@ -106,17 +106,24 @@ def told_is_durable(*execution_ids: str) -> Check:
         for execution_id in execution_ids:
             durable = {each.sequence: each for each in evidence.logs[execution_id]}
             doomed: dict[str, list[int]] = {}
+            again: dict[str, list[int]] = {}
             seen: set[int] = set()
             for node, envelope in evidence.told:
                 if envelope.execution_id != execution_id:
                     continue
                 place = envelope.sequence
-                if durable.get(place) != envelope or place in seen:
+                if durable.get(place) != envelope:
                     doomed.setdefault(node, []).append(place)
+                elif place in seen:
+                    # Two nodes build the same bootstrap, byte for byte.
+                    again.setdefault(node, []).append(place)
                 seen.add(place)
             for node, places in doomed.items():
                 shown = ", ".join(map(str, places))
                 yield f"on_event of {node} was told of {shown}, which never became durable"
+            for node, places in again.items():
+                shown = ", ".join(map(str, places))
+                yield f"on_event of {node} was told of {shown}, which another run had told before"
 
     return Check("on_event tells only what is durable, and once", find)
 
