@@ -298,3 +298,31 @@ class PacketOf4MiB(MemoryEventStore):
         if sum(len(record.payload) for record in records) > 4 * 2**20:
             raise EventStoreError("packet for query is too large")
         self._write(records)
+
+
+@wrong_memory("rollback-takes-a-neighbour-along")
+class RollbackTakesANeighbourAlong(SuspendingStore):
+    """Shares one transaction among the writes in flight, and rolls all of it back for one."""
+
+    storage: Volume
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        await turn()
+        undo: list[Record] = self.storage.notes.setdefault("undo", [])
+        try:
+            self._write(records)
+        except (DuplicateSequenceError, DuplicateEnvelopeIdError):
+            for record in undo:
+                log = self.storage.logs[record.execution_id]
+                if log.records.get(record.sequence) is record:
+                    del log.records[record.sequence]
+                    log.sequences.remove(record.sequence)
+                    self.storage.ids.discard(record.id)
+            undo.clear()
+            raise
+        undo += records
+        await turn()
+        for record in records:
+            if record in undo:
+                undo.remove(record)

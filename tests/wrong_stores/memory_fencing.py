@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -573,3 +575,49 @@ class FenceRowIsNotWaitedFor(SuspendingStore):
         finally:
             for name in rows:
                 self.storage.notes.pop(name, None)
+
+
+@wrong_memory("acquire-joins-a-transaction")
+class AcquireJoinsATransaction(SuspendingStore):
+    """Locks the fence row by transaction, and runs all calls of a handle on one connection.
+
+    An acquire that comes between a write's check and its insert on the same handle finds itself
+    in the same transaction, where no lock keeps it waiting.
+    """
+
+    storage: Volume
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._inside = 0
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        async with self._transaction():
+            return await super().acquire_fence(execution_id)
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        async with self._transaction():
+            for record in records:
+                self._check_fence(record)
+            await turn()
+            self._check_unique(records)
+            for record in records:
+                self._insert(record)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        lock = self.storage.notes.setdefault("lock", asyncio.Lock())
+        self._inside += 1
+        try:
+            if self._inside == 1:
+                await lock.acquire()
+                self.storage.notes["owner"] = self
+            while self.storage.notes.get("owner") is not self:
+                await turn()
+            yield
+        finally:
+            self._inside -= 1
+            if not self._inside and self.storage.notes.get("owner") is self:
+                self.storage.notes["owner"] = None
+                lock.release()

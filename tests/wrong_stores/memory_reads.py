@@ -255,3 +255,36 @@ class FirstIn32Bits(MemoryEventStore):
 
     def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
         return super()._read(execution_id, min(first, 2**31 - 1), last)
+
+
+@wrong_memory("own-reads-are-dirty")
+class OwnReadsAreDirty(SuspendingStore):
+    """Reads on the connection that is writing, and sees what is not committed yet."""
+
+    def __init__(self, storage: Volume) -> None:
+        super().__init__(storage)
+        self._uncommitted: list[Record] = []
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        mine: list[Record] = []
+        try:
+            for record in records:
+                mine.append(record)
+                self._uncommitted.append(record)
+                await turn()
+            self._write(records)
+        finally:
+            self._uncommitted = [one for one in self._uncommitted if one not in mine]
+
+    def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        found = super()._read(execution_id, first, last)
+        known = {(one.sequence, one.id) for one in found}
+        dirty = [
+            self._decode(one)
+            for one in self._uncommitted
+            if one.execution_id == execution_id
+            and first <= one.sequence <= last
+            and (one.sequence, one.id) not in known
+        ]
+        return sorted([*found, *dirty], key=lambda one: one.sequence)

@@ -1,7 +1,8 @@
 """Wrong stores and correct variants by name, as their modules put them here.
 
-A module whose name begins with `memory_`, `sqlite_`, `postgres_` or `decorators_` is found by
-itself; it puts its backends under `@wrong("name-of-the-claim")` or `@variant("name")`.
+A module whose name begins with one of `KINDS` is found by itself; it puts its backends under
+`@wrong("name-of-the-claim")` or `@variant("name")`. The modules of other names (`sqlite_`,
+`postgres_`, `faulty_`) hold stores whose claims are still to be proven.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from loom_conformance.lab.settings import Depth
 
 B = TypeVar("B", bound=type[Backend])
 
-KINDS: Final = ("memory_", "sqlite_", "postgres_", "decorators_")
+KINDS: Final = ("memory_", "decorators_")
 
 PLAIN_PATHS: Final = ("append", "batch-of-one", "batch-first", "batch-middle", "batch-last")
 COALESCED_PATHS: Final = ("coalesced-append", "coalesced-batch-middle")
