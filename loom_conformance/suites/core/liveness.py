@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ...lab.awaits import watched
 from ...lab.burst import burst, must_have_met
 from ...lab.calls import Handle, Hung, Outcome, settle
 from ...lab.cancellation import cancel_at
 from ...lab.paths import WritePath
 from ...lab.stage import Log, Stage, difference_between
 from ...lab.verdict import Inconclusive, NotOffered
-from ...spi import EventEnvelope, StoreClosedError, is_error
+from ...spi import EventEnvelope, OutcomeUnknownError, StoreClosedError, is_error
 from ..case import on_every_write_path, rule
 
 CALLERS = 40
@@ -125,22 +126,21 @@ class LivenessSuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         for _ in range(stage.settings.rounds(3)):
-            writes = await _close_in_flight(stage)
-            async with stage.fresh() as reader:
-                for envelope, outcome in writes:
-                    found = await stage.read(reader, envelope.execution_id)
-                    if outcome.ok:
-                        stage.check(
-                            found == [envelope],
-                            "a write acknowledged during close to be stored",
-                            f"{outcome.line()}, but a fresh handle reads {len(found)} envelopes",
-                        )
-                    else:
-                        stage.check(
-                            not found,
-                            "a write refused during close to be absent",
-                            f"{outcome.line()}, but a fresh handle reads it",
-                        )
+            await _as_told(stage, await _close_in_flight(stage))
+
+    @rule("LIVE-3")
+    @on_every_write_path
+    async def test_a_write_is_as_it_was_told_wherever_close_meets_it(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        handle = await stage.contender()
+        stage.given(await handle.append(Log(stage.session.fresh_id()).envelope()))
+        counted = await settle("a write", "append", lambda: _one_write(stage, handle), _long(stage))
+        told: list[tuple[list[EventEnvelope], Outcome[None]]] = []
+        for place in range(1, counted.suspensions + 1):
+            for later in (False, True):
+                told.append(await _closed_at(stage, place, later=later))
+        await _as_told(stage, told)
 
     @rule("LIVE-4")
     @on_every_write_path
@@ -335,7 +335,7 @@ def _usable(stage: Stage) -> Iterator[None]:
         stage.broken("the handle to stay usable after a cancelled call", str(hung))
 
 
-async def _close_in_flight(stage: Stage) -> list[tuple[EventEnvelope, Outcome[None]]]:
+async def _close_in_flight(stage: Stage) -> list[tuple[list[EventEnvelope], Outcome[None]]]:
     handle = await stage.contender()
     envelopes = [Log(stage.session.fresh_id()).envelope() for _ in range(8)]
     calls: list[Callable[[], Awaitable[Outcome[Any]]]] = [
@@ -343,7 +343,66 @@ async def _close_in_flight(stage: Stage) -> list[tuple[EventEnvelope, Outcome[No
     ]
     *writes, closed = await burst([*calls, handle.close])
     stage.given(closed)
-    return list(zip(envelopes, writes, strict=True))
+    return [([envelope], outcome) for envelope, outcome in zip(envelopes, writes, strict=True)]
+
+
+async def _closed_at(
+    stage: Stage, place: int, *, later: bool
+) -> tuple[list[EventEnvelope], Outcome[None]]:
+    """A write on a handle that is closed as the write reaches an await, or a turn after that."""
+    handle = await stage.contender()
+    stage.given(await handle.append(Log(stage.session.fresh_id()).envelope()))
+    log = Log(stage.session.fresh_id())
+    envelopes, _, _ = stage.compose(log, log.envelope)
+    closing: list[asyncio.Future[Outcome[None]]] = []
+
+    def close() -> None:
+        closing.append(asyncio.ensure_future(handle.close()))
+
+    def reached(count: int) -> None:
+        if count == place and later:
+            asyncio.get_running_loop().call_soon(close)
+        elif count == place:
+            close()
+
+    outcome = await settle(
+        f"{handle.name}: a write that close meets at its await {place}",
+        "append",
+        lambda: watched(_raw_write(stage, handle, envelopes), reached),
+        _long(stage),
+    )
+    stage.steps.append(outcome.line())
+    for call in closing:
+        stage.given(await call)
+    return envelopes, outcome
+
+
+async def _as_told(
+    stage: Stage, writes: Sequence[tuple[list[EventEnvelope], Outcome[None]]]
+) -> None:
+    """Check that what was told of writes that met a close is true."""
+    async with stage.fresh() as reader:
+        for envelopes, outcome in writes:
+            if is_error(outcome.error, OutcomeUnknownError):
+                continue
+            for envelope in envelopes:
+                found = await stage.read(reader, envelope.execution_id)
+                if outcome.ok:
+                    stage.check(
+                        envelope in found,
+                        "a write acknowledged during close to be stored",
+                        f"{outcome.line()}, but a fresh handle reads {len(found)} envelopes",
+                    )
+                else:
+                    stage.check(
+                        not found,
+                        "a write refused during close to be absent",
+                        f"{outcome.line()}, but a fresh handle reads it",
+                    )
+
+
+def _long(stage: Stage) -> float:
+    return stage.session.allowance("append")
 
 
 def _one_write(stage: Stage, handle: Handle) -> Awaitable[Any]:
