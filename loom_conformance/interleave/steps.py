@@ -51,7 +51,8 @@ async def explore_steps(
             all orders with none, then with one, and so on.
         blocked: the handles that wait for a lock now (see `backend.Blocking`).
         grace: the seconds after which a step counts as waiting where `blocked` is `None`.
-        schedules, seconds: after so many runs, or so long, the exploration stops.
+        schedules: after so many runs the exploration stops.
+        seconds: after so long it stops too.
         patience: the seconds that a step may take while no other call can go on.
         most_steps: how many steps a run may have.
         replays: how often a failure is replayed before it is told.
