@@ -407,6 +407,6 @@ def _recorder(config: pytest.Config) -> Recorder:
             began=config.stash[_BEGAN],
             worker=hasattr(config, "workerinput"),
             spec=_one(config, "backend"),
-            stream=Path(stream) if stream else None,
+            stream=Path(stream).absolute() if stream else None,
         )
     return config.stash[_RECORDER]
