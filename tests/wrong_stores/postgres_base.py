@@ -49,6 +49,17 @@ class SharedServer(PostgresBackend):
         self._server = None
 
 
+class CrashableServer(PostgresBackend):
+    """Schemas on a server of the session's own, which may be killed."""
+
+    async def start(self) -> None:
+        """Start it, and offer to crash it."""
+        source = find()
+        if source.binaries is not None:
+            self._server = await asyncio.to_thread(LocalServer, source.binaries, IN_MEMORY)
+        await super().start()
+
+
 def backend_of(
     store: type[Any], base: type[PostgresBackend], **declarations: Any
 ) -> type[PostgresBackend]:

@@ -66,13 +66,11 @@ class MessageIsTheCause(PostgresEventStore):
 
 @wrong_postgres("postgres-nested-session", deadline=2.0)
 class NestedSession(StepwiseStore):
-    """Reads the token on another session, while it holds one: all wait for the last one."""
+    """Looks something up on another session, while it holds one: all wait for the last one."""
 
-    async def _current(self, session: Session, execution_id: str) -> int | None:
-        found = await self._fetch(
-            "SELECT token FROM executions WHERE execution_id = $1", execution_id
-        )
-        return found[0][0] if found else None
+    async def _check_fences(self, session: Session, rows: Sequence[Row]) -> None:
+        await self._fetch(self.IS_SET_UP)
+        await super()._check_fences(session, rows)
 
 
 @wrong_postgres("postgres-session-lost-on-cancel", deadline=2.0)
@@ -124,16 +122,3 @@ class ClosesAtOnce(PostgresEventStore):
 
     def _fault(self, error: Exception, *, writing: bool) -> EventStoreError:
         return EventStoreError(f"the store was closed: {error}")
-
-
-@wrong_postgres("postgres-lock-kept-in-session", deadline=2.0)
-class LockKeptInSession(PostgresEventStore):
-    """Holds one lock for all acquires, and takes it in the session: it is not given back."""
-
-    LOCK = "SELECT pg_advisory_lock(hashtext(current_schema()))"
-
-    async def acquire_fence(self, execution_id: str, /) -> int:
-        """The new token, under a lock that outlives the call."""
-        with self._calls:
-            await self._fetch(self.LOCK)
-        return await super().acquire_fence(execution_id)

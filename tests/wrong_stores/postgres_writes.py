@@ -13,7 +13,7 @@ from loom_conformance.spi import (
     EventEnvelope,
 )
 
-from .postgres_base import StepwiseStore, wrong_postgres
+from .postgres_base import CrashableServer, StepwiseStore, wrong_postgres
 from .sqlite_base import changed
 
 SLOT_KEY = "CONSTRAINT envelope_slot PRIMARY KEY (execution_id, sequence),"
@@ -131,7 +131,7 @@ class TooManyParameters(StepwiseStore):
         await session.execute(f"{self.INTO} VALUES {', '.join(places)}", *values)
 
 
-@wrong_postgres("postgres-unlogged")
+@wrong_postgres("postgres-unlogged", base=CrashableServer)
 class Unlogged(PostgresEventStore):
     """Keeps envelopes in a table that the server empties after a crash."""
 
@@ -152,3 +152,10 @@ class BatchByExecutions(PostgresEventStore):
             parts.setdefault(envelope.execution_id, []).append(envelope)
         for part in parts.values():
             await super().append_batch(part)
+
+
+@wrong_postgres("postgres-asynchronous-commit", base=CrashableServer)
+class AsynchronousCommit(PostgresEventStore):
+    """Does not wait for the write-ahead log."""
+
+    SETTINGS = PostgresEventStore.SETTINGS | {"synchronous_commit": "off"}
