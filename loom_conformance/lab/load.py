@@ -357,7 +357,7 @@ class _Caller:
             sequence=sequence,
             id=name,
             kind="STEP_COMPLETED",
-            timestamp=_EPOCH + timedelta(milliseconds=self.written),
+            timestamp=_EPOCH + timedelta(seconds=self.written),
             payload={"by": self.name, "n": self.written},
             metadata=metadata,
         )

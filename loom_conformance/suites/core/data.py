@@ -173,7 +173,8 @@ def _drawn(seed: int, examples: int) -> list[dict[str, Any]]:
 
 async def _kept(stage: Stage, log: Log) -> None:
     async with stage.fresh() as reader:
-        found = await stage.read(reader.patient(4), log.execution_id)
+        outcome = await reader.patient(4).read_from(log.execution_id)
+        found = stage.returned(outcome, "what was stored to be read back")
     by_place = {envelope.sequence: envelope for envelope in found}
     for want in log.envelopes:
         have = by_place.get(want.sequence)
