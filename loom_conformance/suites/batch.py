@@ -182,6 +182,17 @@ class BatchSuite:
         await _refused_whole(stage, batch, log, DuplicateSequenceError, patience=10)
 
     @rule("BATCH-7")
+    async def test_a_large_batch_whose_last_id_is_taken_is_refused_whole(
+        self, stage: Stage
+    ) -> None:
+        """Its sequences ascend to the end, so that sorting does not bring the offender forward."""
+        await stage.needs("batch")
+        log = await stage.given_log(1)
+        batch = _next(log, _largest(stage))
+        batch[-1] = log.envelope(batch[-1].sequence, id=log.envelopes[0].id)
+        await _refused_whole(stage, batch, log, DuplicateEnvelopeIdError, patience=10)
+
+    @rule("BATCH-7")
     async def test_a_batch_beyond_the_declared_limit_is_refused_whole(self, stage: Stage) -> None:
         await stage.needs("batch")
         limit = stage.backend.max_batch
