@@ -21,11 +21,11 @@ from ..backend import Backend, Crashing
 from ..contract.operations import Done, ReadFrom, executions_of
 from .checker.search import Budget
 from .checker.verdict import Verdict, check, model_of
-from .faults.address import endpoint_of, is_postgres, sqlite_file, through
+from .faults.address import endpoint_of, is_postgres, through
 from .faults.moments import Moment
 from .faults.postgres import tagged, terminate
 from .faults.proxy import Proxy, Trap
-from .faults.sqlite import write_locked
+from .faults.sqlite import sqlite_file, write_locked
 from .history import History, Recorder, declarations, read_history
 from .load import Load, LoadRun
 from .processes import Child, ChildDied, ChildFailed, Nursery

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ..lab.faults.address import is_postgres, postgres_read_only, sqlite_file
+from ..lab.faults.address import is_postgres, postgres_read_only
+from ..lab.faults.sqlite import sqlite_file
 from ..lab.stage import Log, Stage
 from ..lab.verdict import Inconclusive, NotOffered
 from ..races.killing import Fate, Point, Processes, awaits_of

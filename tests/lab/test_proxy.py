@@ -14,7 +14,6 @@ from loom_conformance.lab.faults.address import (
     is_postgres,
     postgres_endpoint,
     postgres_through,
-    sqlite_file,
 )
 from loom_conformance.lab.faults.proxy import Proxy, Trap
 
@@ -194,15 +193,3 @@ async def test_a_dsn_of_several_servers_is_refused_without_its_password() -> Non
     with pytest.raises(ValueError, match="no single server") as caught:
         postgres_endpoint("postgresql://u:secret@a,b/name")
     assert "secret" not in str(caught.value)
-
-
-async def test_a_sqlite_file_is_known_by_its_beginning(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    assert sqlite_file(str(path)) is None
-    path.write_bytes(b"something else")
-    assert sqlite_file(str(path)) is None
-    path.write_bytes(b"SQLite format 3\x00 and more")
-    assert sqlite_file(str(path)) == path
-    assert sqlite_file(f"sqlite:///{path}") == path
-    assert sqlite_file("postgresql://db/name") is None
-    assert sqlite_file("memory-1\x00") is None

@@ -7,13 +7,11 @@ their looks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ...backend import Backend, Networked
 
-SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 POSTGRES_SCHEMES: Final = ("postgres", "postgresql")
 
 
@@ -89,16 +87,6 @@ def postgres_read_only(address: str) -> str:
     query = dict(parse_qsl(parts.query))
     query["options"] = f"{query.get('options', '')} -cdefault_transaction_read_only=on".strip()
     return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
-
-
-def sqlite_file(address: str) -> Path | None:
-    """The SQLite file that an address names, once there is one."""
-    path = Path(address.removeprefix("sqlite:///"))
-    try:
-        with path.open("rb") as file:
-            return path if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC else None
-    except (OSError, ValueError):
-        return None
 
 
 def _without_password(address: str) -> str:

@@ -10,11 +10,18 @@ from typing import Any, Final
 
 from ...contract.operations import Append, Done
 from ..processes import Child, ChildFailed, Nursery
-from .address import is_postgres, sqlite_file
+from .address import is_postgres
 from .bench import Bench
 from .observation import Observations
 from .process import NOBODY
-from .sqlite import FaultFailed, make_read_only, make_writable, spoil, write_locked
+from .sqlite import (
+    FaultFailed,
+    make_read_only,
+    make_writable,
+    spoil,
+    sqlite_file,
+    write_locked,
+)
 
 HELD: Final = 0.2
 """How long a lock is held by someone else, in seconds."""

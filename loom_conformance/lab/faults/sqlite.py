@@ -1,15 +1,19 @@
 """Faults of SQLite files, on any store whose address is the path of one.
 
-Writes that fail for want of room need a process of their own: see `limit_child` in `process`.
+This process never opens such a file itself. POSIX locks belong to a process, not to a descriptor:
+closing any descriptor of a file drops the locks that a store of this process holds on it, and the
+next process to close the file takes itself for the last and removes the log under the store
+("How To Corrupt An SQLite Database File", 2.2, https://sqlite.org/howtocorrupt.html). Writes that
+fail for want of room need a process of their own, too: see `limit_child` in `process`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +26,34 @@ select.select([sys.stdin], [], [], float(sys.argv[2]))
 connection.execute("ROLLBACK")
 """
 
+_LOOKS: Final = """
+import sys
+with open(sys.argv[1], "rb") as file:
+    sys.exit(file.read(16) != b"SQLite format 3\\0")
+"""
+
+_TRIES_TO_WRITE: Final = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)
+try:
+    connection.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError:
+    sys.exit(1)
+connection.execute("ROLLBACK")
+"""
+
+_SETTLES: Final = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+connection.close()
+"""
+
+_COUNTS: Final = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM sqlite_master")
+"""
+
 AT_MOST: Final = 2.0
 """How long the lock is held (seconds) if nobody gives it back: a store that waits for it on the
 event loop's own thread keeps the kit from doing so."""
@@ -29,6 +61,16 @@ event loop's own thread keeps the kit from doing so."""
 
 class FaultFailed(Exception):
     """A fault could not be brought about, so that nothing can be shown by it."""
+
+
+def sqlite_file(address: str) -> Path | None:
+    """The SQLite file that an address names, once there is one."""
+    path = Path(address.removeprefix("sqlite:///"))
+    try:
+        named = path.is_file()
+    except (OSError, ValueError):
+        return None
+    return path if named and _does(_LOOKS, path) else None
 
 
 @asynccontextmanager
@@ -59,13 +101,7 @@ async def write_locked(path: Path) -> AsyncIterator[None]:
 
 def is_write_locked(path: Path) -> bool:
     """Whether someone else holds the write lock now."""
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return True
-        connection.execute("ROLLBACK")
-        return False
+    return not _does(_TRIES_TO_WRITE, path)
 
 
 def spoil(path: Path) -> None:
@@ -77,12 +113,8 @@ def spoil(path: Path) -> None:
     for beside in ("-wal", "-shm", "-journal"):
         Path(f"{path}{beside}").unlink(missing_ok=True)
     path.write_bytes(b"this is no database\n" * 512)
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.DatabaseError:
-        return
-    raise FaultFailed(f"SQLite takes {path} for a database although it was overwritten")
+    if _does(_COUNTS, path):
+        raise FaultFailed(f"SQLite takes {path} for a database although it was overwritten")
 
 
 def make_read_only(path: Path) -> None:
@@ -90,9 +122,12 @@ def make_read_only(path: Path) -> None:
 
     The files that SQLite keeps beside it are settled into it first. A process that is root has to
     give that up (`limit_child`) for the fault to hold for it.
+
+    Raises:
+        FaultFailed: the file cannot be settled.
     """
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if not _does(_SETTLES, path):
+        raise FaultFailed(f"what is beside {path} could not be settled into it")
     for file in path.parent.iterdir():
         file.chmod(0o444)
     path.parent.chmod(0o555)
@@ -103,3 +138,9 @@ def make_writable(path: Path) -> None:
     path.parent.chmod(0o755)
     for file in path.parent.iterdir():
         file.chmod(0o644)
+
+
+def _does(script: str, path: Path) -> bool:
+    """Whether a process that runs a script on the file ends well."""
+    command = [sys.executable, "-I", "-S", "-c", script, str(path)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
