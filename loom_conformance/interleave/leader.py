@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from .search.step import Diverged, Step, Strand, Strategy
 from .stepper import Stepped, innermost, lines_of, waits_in_process
-from .trace import Row, cut
+from .trace import Row, told_result
 
 GRACE: Final = 0.25
 """Seconds after which a step counts as waiting for a lock, where nobody can be asked."""
@@ -140,7 +140,7 @@ class Line:
         end = self.settled()
         if end.error is not None:
             return f"{label} → {type(end.error).__name__}"
-        return f"{label} → {'ok' if end.value is None else cut(repr(end.value), 40)}"
+        return f"{label} → {told_result(end.value)}"
 
     @property
     def place(self) -> str:

@@ -158,7 +158,7 @@ def told(step: Operation) -> str:
         return f"{call} → did not settle"
     if step.error is not None:
         return f"{call} → {type(step.error).__name__}"
-    return f"{call} → {_result(step.result)}"
+    return f"{call} → {told_result(step.result)}"
 
 
 def _appended(shown: list[Any], envelope: EventEnvelope) -> str:
@@ -176,7 +176,8 @@ def _number(envelope: EventEnvelope) -> str:
     return f" {payload}" if isinstance(payload, int | float) else ""
 
 
-def _result(result: Any) -> str:
+def told_result(result: Any) -> str:
+    """What a call returned, in little room."""
     if result is None:
         return "ok"
     if isinstance(result, list | tuple):

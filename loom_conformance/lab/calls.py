@@ -270,6 +270,13 @@ def told_envelopes(envelopes: Sequence[object]) -> str:
     return f"{len(envelopes)} envelopes: {first} … {last}"
 
 
+def told_answers(outcomes: Sequence[Outcome[Any]]) -> str:
+    """How many of several calls were acknowledged, and what the others raised."""
+    acknowledged = sum(outcome.ok for outcome in outcomes)
+    raised = sorted({outcome.told() for outcome in outcomes if not outcome.ok})
+    return "; ".join([f"{acknowledged} of {len(outcomes)} were acknowledged", *raised])
+
+
 def told_value(value: object) -> str:
     """What a call returned."""
     if value is None:

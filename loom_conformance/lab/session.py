@@ -17,7 +17,7 @@ from ..backend import Backend, Coalescing, Scoping
 from ..decorators import CoalescingEventStore, TenantScopedEventStore
 from ..spi import EventStore
 from .admission import AdmissionError, check_address, check_declarations, check_handle
-from .calls import Handle, Hung, Outcome, settle, short, told_error
+from .calls import BULKY, Handle, Hung, Outcome, settle, short, told_error
 from .loop import BoundedLoop, LoopLost
 from .paths import APPEND, WritePath
 from .settings import Settings
@@ -163,7 +163,7 @@ class Session:
         named = [log for log in stage.logs if short(log.execution_id) in told]
         try:
             async with stage.fresh() as reader:
-                for log in (named or stage.logs)[-3:]:
+                for log in (named or stage.logs)[-BULKY:]:
                     outcome = await reader.read_from(log.execution_id)
                     lines.append(outcome.line().removeprefix("fresh."))
         except (Hung, Inconclusive) as error:

@@ -463,7 +463,7 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
     rounds: list[list[Outcome[Any]]] = []
     for turn in range(stage.settings.rounds(4)):
         hot = await stage.given_log(1, fenced=fenced_before)
-        old = hot.token
+        under = "without a token" if hot.token is None else f"under the token {hot.token}"
         rivals = [
             hot.envelope(hot.next + number * apart, id=f"{hot.execution_id}-rival-{number}")
             for number in range(4)
@@ -495,9 +495,7 @@ async def _race_with_acquire(stage: Stage, *, fenced_before: bool) -> None:
         del outcomes[place]
         _lost_in_order(stage, outcomes)
         hot.envelopes = at_acquire
-        await stage.holds(
-            hot, expected=f"nothing under the token {old} to land after the acquire returned"
-        )
+        await stage.holds(hot, expected=f"nothing {under} to land after the acquire returned")
         landed = {envelope.id for envelope in at_acquire}
         for rival, outcome in zip(rivals, outcomes, strict=True):
             stage.check(

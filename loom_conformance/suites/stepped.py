@@ -204,6 +204,7 @@ async def _explore(
 ) -> None:
     """Lead the calls through every order, or through the one that a schedule token names."""
     turn: list[Round] = []
+    about: dict[AssertionError, list[Log]] = {}
 
     async def make() -> Sequence[Call]:
         stage.steps.clear()
@@ -212,7 +213,11 @@ async def _explore(
         return turn[0].calls
 
     async def check(settled: Sequence[Settled]) -> None:
-        await judge(turn[0], settled)
+        try:
+            await judge(turn[0], settled)
+        except RuleBroken as error:
+            about[error] = list(stage.logs)
+            raise
 
     name = " ".join(filter(None, [stage.rule, str(stage.path or ""), variant]))
     backend = stage.backend
@@ -240,6 +245,10 @@ async def _explore(
             seconds=SECONDS * max(1.0, stage.settings.rounds(1)),
             patience=stage.settings.deadline,
         )
+    found = verdict.counterexample
+    if found is not None and isinstance(found.error, RuleBroken):
+        # The failure was replayed on executions of its own; those that it tells of are the first.
+        stage.logs[:] = about[found.error]
     _told(verdict)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...lab.burst import burst, must_have_met
-from ...lab.calls import Outcome, short
+from ...lab.calls import Outcome, short, told_answers
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage
 from ...lab.values import LOOKALIKES, made_unique
@@ -81,8 +81,7 @@ class IdentitySuite:
             stage.check(
                 len(winners) == 1,
                 "exactly one of the simultaneous writes with one id to be acknowledged",
-                f"{len(winners)} of {len(outcomes)} were acknowledged; "
-                + "; ".join(sorted({outcome.told() for outcome in outcomes})),
+                told_answers(outcomes),
             )
             if shared:
                 _lost_by_id(stage, outcomes)

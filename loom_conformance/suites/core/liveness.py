@@ -9,7 +9,7 @@ from typing import Any
 
 from ...lab.awaits import watched
 from ...lab.burst import burst, must_have_met
-from ...lab.calls import Handle, Hung, Outcome, settle
+from ...lab.calls import Handle, Hung, Outcome, settle, told_error, told_value
 from ...lab.cancellation import cancel_at
 from ...lab.paths import WritePath
 from ...lab.stage import Log, Stage, difference_between
@@ -151,7 +151,7 @@ class LivenessSuite:
         good = stage.log()
         tried: list[tuple[list[EventEnvelope], bool, bool]] = []
         async for place, later in _places(stage, lambda: _one_write(stage, handle)):
-            log = Log(stage.session.fresh_id())
+            log = stage.log()
             envelopes, _, _ = stage.compose(log, log.envelope)
             cancelled = await cancel_at(
                 lambda envelopes=envelopes: _raw_write(stage, handle, envelopes),  # type: ignore[misc]
@@ -160,7 +160,8 @@ class LivenessSuite:
                 deadline=stage.session.allowance("append"),
                 method="a write",
             )
-            stage.steps.append(f"write cancelled at its await {place} → {cancelled.error!r:.100}")
+            came = told_value(None) if cancelled.error is None else told_error(cancelled.error)
+            stage.steps.append(f"write cancelled at its await {place} → {came}")
             with _usable(stage):
                 seen = await _whole_or_absent(stage, handle, envelopes)
                 tried.append((envelopes, cancelled.acknowledged, seen))

@@ -260,13 +260,12 @@ class ReadSuite:
         before = copy.deepcopy(envelopes)
 
         def spoil(count: int) -> None:
-            for envelope in envelopes:
-                _spoil(envelope)
+            _spoil_all(stage, envelopes, f"passed in, at await {count} of the write")
 
         # What waits is changed while it waits, and what was acknowledged is changed after it.
         outcome = await stage.watched_write(handle, envelopes, spoil)
         stage.returned(outcome, "the write to be acknowledged")
-        spoil(0)
+        _spoil_all(stage, envelopes, "passed in, once the write was acknowledged")
         stage.noted(before, log, other)
         expected = "values taken when the call was made, whatever becomes of them later"
         await stage.holds(log, expected=expected)
@@ -280,15 +279,13 @@ class ReadSuite:
         log.wrote(copy.deepcopy(envelope))
         stage.given(await writer.append(envelope))
         found = await stage.read(writer, log.execution_id)
-        for one in found:
-            _spoil(one)
+        _spoil_all(stage, found, "read")
         expected = "what is stored not to change with what was read out"
         await stage.holds(log, handle=writer, expected=expected)
         await stage.holds(log, expected=expected)
         if await stage.offers("range"):
             in_range = stage.given(await writer.read_range(log.execution_id, 0, 0))
-            for one in in_range:
-                _spoil(one)
+            _spoil_all(stage, in_range, "read in a range")
             await stage.holds(log, handle=writer, expected=expected)
 
 
@@ -343,6 +340,12 @@ def _nothing_wrong(stage: Stage, readers: Sequence[Handle], seen: Sequence[str |
             "every reader to see all that was acknowledged, and nothing else, all the while",
             f"{reader.name}: {wrong}",
         )
+
+
+def _spoil_all(stage: Stage, envelopes: Sequence[EventEnvelope], which: str) -> None:
+    stage.steps.append(f"the payload and the metadata changed in place, of what was {which}")
+    for envelope in envelopes:
+        _spoil(envelope)
 
 
 def _spoil(envelope: EventEnvelope) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...lab.burst import burst, must_have_met
-from ...lab.calls import Outcome, told_envelope
+from ...lab.calls import Outcome, told_answers, told_envelope
 from ...lab.paths import WritePath
 from ...lab.stage import Stage
 from ...lab.values import SEQUENCES
@@ -142,12 +142,10 @@ class SequenceSuite:
 
 
 def _one_winner(stage: Stage, outcomes: list[Outcome[None]]) -> None:
-    winners = [outcome for outcome in outcomes if outcome.ok]
     stage.check(
-        len(winners) == 1,
+        sum(outcome.ok for outcome in outcomes) == 1,
         "exactly one of the simultaneous writes to be acknowledged",
-        f"{len(winners)} of {len(outcomes)} were acknowledged; "
-        + "; ".join(sorted({outcome.told() for outcome in outcomes})),
+        told_answers(outcomes),
     )
     for outcome in outcomes:
         if outcome.error is not None and not is_error(outcome.error, DuplicateSequenceError):
