@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -31,6 +32,11 @@ SET_UP_FACTOR = 6
 
 TRIES_BEFORE_GIVING_UP = 3
 
+
+class UncleanWarning(UserWarning):
+    """A backend did not remove a storage, or did not stop its server."""
+
+
 Body = Callable[[Stage], Coroutine[Any, Any, None]]
 
 
@@ -52,6 +58,7 @@ class Session:
         self._writers: dict[tuple[bool, int], EventStore] = {}
         self._hung: Counter[str] = Counter()
         self._hung_in: set[tuple[str, str]] = set()
+        self._unclean = 0
         self._names = itertools.count(1)
 
     # --- running ---
@@ -257,11 +264,8 @@ class Session:
             return
 
     async def destroy(self, address: str) -> None:
-        """Remove a storage, whatever it does."""
-        try:
-            await self._bounded("destroy", lambda: self.backend.destroy(address))
-        except Hung as hung:
-            self._hung[hung.method] += 1
+        """Remove a storage; warn where it stays."""
+        await self._cleaned("destroy", lambda: self.backend.destroy(address))
 
     async def _factory(self, name: str, make: Callable[[], Awaitable[T]]) -> T:
         outcome = await self._bounded(name, make)
@@ -275,6 +279,22 @@ class Session:
     async def _bounded(self, name: str, make: Callable[[], Awaitable[T]]) -> Outcome[T]:
         seconds = self.settings.deadline * SET_UP_FACTOR
         return await settle(f"{type(self.backend).__name__}.{name}()", name, make, seconds)
+
+    async def _cleaned(self, name: str, clean: Callable[[], Awaitable[object]]) -> None:
+        """Clean up; warn if it fails, and wait less for it the next time."""
+        method = f"{type(self.backend).__name__}.{name}()"
+        seconds = self.settings.deadline * SET_UP_FACTOR / (1 + 10 * self._unclean)
+        try:
+            outcome = await settle(method, name, clean, seconds)
+        except Hung as hung:
+            problem = str(hung)
+        else:
+            if outcome.error is None:
+                return
+            problem = f"{method} raised {told_error(outcome.error)}"
+        self._unclean += 1
+        left = "the storage is left behind" if name == "destroy" else "its server may still run"
+        warnings.warn(f"{problem}; {left}", UncleanWarning, stacklevel=1)
 
     # --- beginning and end ---
 
@@ -320,10 +340,10 @@ class Session:
             self._renew()
         try:
             self._loop.run(self._stop)
-        except (Hung, LoopLost):
+        except LoopLost:
             self._loop.replace()
         self._loop.close()
 
     async def _stop(self) -> None:
-        await self._bounded("stop", self.backend.stop)
+        await self._cleaned("stop", self.backend.stop)
         await asyncio.sleep(0)
