@@ -43,6 +43,9 @@ Body = Callable[[Stage], Coroutine[Any, Any, None]]
 class Session:
     """Runs test bodies against one backend.
 
+    Attributes:
+        shown: what the test that runs, or ran last, put the store through (see `Stage.showed`).
+
     Raises:
         AdmissionError: the backend is declared wrongly.
     """
@@ -60,6 +63,7 @@ class Session:
         self._hung_in: set[tuple[str, str]] = set()
         self._unclean = 0
         self._names = itertools.count(1)
+        self.shown: list[dict[str, Any]] = []
 
     # --- running ---
 
@@ -69,6 +73,7 @@ class Session:
         Raises:
             RuleBroken, Inconclusive, NotOffered, CouldNotRun: what came of it.
         """
+        self.shown = []
         self._admit()
         stage = Stage(self, rule, path, key)
         try:
@@ -85,6 +90,7 @@ class Session:
         Raises:
             RuleBroken, Inconclusive, NotOffered, CouldNotRun: what came of it.
         """
+        self.shown = []
         self._admit()
         try:
             work()

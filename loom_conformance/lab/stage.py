@@ -310,6 +310,16 @@ class Stage:
 
     # --- checks ---
 
+    def showed(self, of: str = "", **counts: int) -> None:
+        """Note what the store was put through, for the certificate: it counts if the test passes.
+
+        Args:
+            of: a name for what several tests look at, such as one load, so that it counts once;
+                `""` for what this test did alone.
+            counts: how many `schedules`, `histories`, `calls` of them, and `faults`.
+        """
+        self.session.shown.append({"of": of, **counts})
+
     def broken(self, expected: str, got: str, **more: Any) -> NoReturn:
         """Say that the store broke the rule under test.
 

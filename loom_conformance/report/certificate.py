@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..contract.rules import PROFILES
+from .evidence import evidence, evidence_text
 from .outcomes import Outcome, RuleResult
 from .text import counted, listed
 
@@ -34,6 +35,8 @@ class Certificate:
         proven: the profiles whose every rule was proven (advice aside).
         unproven: every other profile, with the reason in words.
         limits: what the proven profiles leave out, by declaration or for want of an ability.
+        evidence: the schedules, histories, calls of them and faults that the rules which passed
+            rest on.
         line: all of it as one sentence or two.
     """
 
@@ -41,6 +44,7 @@ class Certificate:
     proven: tuple[str, ...]
     unproven: dict[str, str]
     limits: tuple[str, ...]
+    evidence: Mapping[str, int]
     line: str
 
 
@@ -75,7 +79,11 @@ def certify(
         line = _line_of_part(name, results, selected)
     else:
         line = _line(name, verdict, results, proven, unproven, limits)
-    return Certificate(verdict, tuple(proven), unproven, limits, line)
+    numbers = evidence(results)
+    behind = evidence_text(numbers)
+    if behind:
+        line += f" Behind what passed: {behind}."
+    return Certificate(verdict, tuple(proven), unproven, limits, numbers, line)
 
 
 def _why_not(results: Sequence[RuleResult]) -> str:
@@ -164,7 +172,12 @@ def _line(
 
 def _line_of_part(name: str, results: Sequence[RuleResult], selected: str) -> str:
     """What a run of chosen rules says, which is never that a backend conforms."""
-    tests = [test for one in results for test in one.tests]
+    tests = [
+        test
+        for one in results
+        for test in one.tests
+        if test.outcome not in (Outcome.NOT_RUN, Outcome.NOT_OFFERED, Outcome.DECLINED)
+    ]
     bad = [one for one in results if one.outcome.fails_the_run]
     known = [one for one in results if one.outcome is Outcome.KNOWN_FAILING]
     if bad:

@@ -39,6 +39,7 @@ def certificate(report: Document) -> dict[str, Any]:
                 if rule["profile"] == name
                 for test in rule["tests"]
             ),
+            "evidence": entry["evidence"],
             "wrong_stores_caught": seen.wrong_stores if seen else 0,
             "blind_spots": list(seen.blind_spots) if seen else [],
         }
@@ -65,6 +66,7 @@ def certificate(report: Document) -> dict[str, Any]:
         "verdict": said["verdict"],
         "line": said["line"],
         "limits": said["limits"],
+        "evidence": said["evidence"],
         "profiles": profiles,
         "rules": {rule["id"]: rule["outcome"] for rule in report["rules"]},
     }

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 from ..contract.rules import PROFILES, digest
 from .certificate import certify
 from .diagnosis import diagnose
+from .evidence import evidence
 from .outcomes import Outcome, RuleResult, TestResult
 from .run import Run
 
@@ -65,6 +66,7 @@ def document(run: Run, key: str) -> Document:
             "proven": list(certificate.proven),
             "not_proven": certificate.unproven,
             "limits": list(certificate.limits),
+            "evidence": dict(certificate.evidence),
             "line": certificate.line,
         },
         "diagnosis": [suspicion.to_json() for suspicion in diagnose(results)],
@@ -74,10 +76,12 @@ def document(run: Run, key: str) -> Document:
 
 
 def _profile(profile: str, results: list[RuleResult]) -> dict[str, Any]:
-    outcomes = [one.outcome for one in results if one.rule.profile == profile]
+    own = [one for one in results if one.rule.profile == profile]
+    outcomes = [one.outcome for one in own]
     return {
         "profile": profile,
         "outcomes": {kind.value: outcomes.count(kind) for kind in Outcome if kind in outcomes},
+        "evidence": evidence(own),
     }
 
 

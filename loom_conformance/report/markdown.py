@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from .diagnosis import suspicion_text
 from .document import Document
+from .evidence import evidence_text
 from .outcomes import WORST_FIRST, Outcome
 from .sight import sight
 from .text import printable, shortened
@@ -35,15 +36,16 @@ def _one(report: Document) -> list[str]:
         "",
         _text(said["line"]),
         "",
-        "| profile | outcome | known faults it catches |",
-        "|---|---|---|",
+        "| profile | outcome | behind it | known faults it catches |",
+        "|---|---|---|---|",
     ]
     for profile in report["profiles"]:
         name = profile["profile"]
         counts = ", ".join(f"{count} {outcome}" for outcome, count in profile["outcomes"].items())
         proven = "**proven**" if name in said["proven"] else _text(said["not_proven"].get(name, ""))
         caught = sight()[name].wrong_stores if name in sight() else 0
-        lines.append(f"| {_text(name)} | {proven} ({counts}) | {caught} |")
+        behind = evidence_text(profile["evidence"])
+        lines.append(f"| {_text(name)} | {proven} ({counts}) | {behind} | {caught} |")
     lines.append("")
     for one in report["diagnosis"]:
         sentence = suspicion_text(one["fit"], one["fault"], one["fix"])

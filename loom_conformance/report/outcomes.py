@@ -96,6 +96,7 @@ class TestResult:
         text: the whole failure text as a person reads it, or `""`.
         failure: the failure as data (see `lab.verdict.Failure`), or `None`.
         replay: the command that runs it again.
+        shown: what it put the store through, where it passed (see `evidence`).
     """
 
     rule: str
@@ -107,6 +108,7 @@ class TestResult:
     text: str = ""
     failure: Mapping[str, Any] | None = None
     replay: str = ""
+    shown: Sequence[Mapping[str, Any]] = ()
 
     __test__ = False
 

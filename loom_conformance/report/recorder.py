@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,9 @@ from .subject import Subject, describe
 
 ATTRIBUTE: Final = "loom"
 """The attribute of a report that holds its events, as JSON text."""
+
+SHOWN: Final = "loom_shown"
+"""The user property in which a suite leaves what its test put the store through."""
 
 HEARTBEAT: Final = 1.0
 """Seconds between two signs of life."""
@@ -178,7 +181,8 @@ class Recorder:
         if error is None and report.when != "call":
             return
         subject = self.subject(item, test)
-        results = list(self._results(subject, test, error, call.duration))
+        shown = json.loads(str(dict(item.user_properties).get(SHOWN, "[]")))
+        results = list(self._results(subject, test, error, call.duration, shown))
         events = [result_event(test.key, result) for result in results]
         if test.key not in self._introduced:
             self._introduced.add(test.key)
@@ -187,7 +191,12 @@ class Recorder:
         show(report, item, results)
 
     def _results(
-        self, subject: Subject, test: KitTest, error: BaseException | None, duration_s: float
+        self,
+        subject: Subject,
+        test: KitTest,
+        error: BaseException | None,
+        duration_s: float,
+        shown: Sequence[Mapping[str, Any]],
     ) -> Iterable[TestResult]:
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
             reason = f"skipped: {error.msg}"
@@ -195,7 +204,7 @@ class Recorder:
                 test.rule, test.test, test.path, Outcome.NOT_RUN, reason, duration_s=duration_s
             )
             return
-        yield from results_of(
+        found = results_of(
             subject,
             self.run.settings,
             rule=test.rule,
@@ -204,6 +213,9 @@ class Recorder:
             error=error,
             duration_s=duration_s,
         )
+        if error is None:
+            found[0].shown = shown
+        yield from found
 
     # --- in the process that the user sees ---
 

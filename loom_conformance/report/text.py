@@ -76,5 +76,5 @@ def listed(words: Iterable[str], last: str = "and") -> str:
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 rule`, `2 rules`."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    """`1 rule`, `2 rules`, `1,000 rules`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

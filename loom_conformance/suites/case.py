@@ -7,6 +7,7 @@ reachable as a `Case`, so that suites run without pytest too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -117,13 +118,13 @@ def rule(id: str) -> Callable[[Test], Callable[..., None]]:
         if paths:
 
             def test(self: object, request: pytest.FixtureRequest, path: WritePath) -> None:
-                case.run(session_of(request), path)
+                _run(case, request, path)
 
             test = pytest.mark.parametrize("path", paths, ids=str)(test)
         else:
 
             def test(self: object, request: pytest.FixtureRequest) -> None:  # type: ignore[misc]
-                case.run(session_of(request), None)
+                _run(case, request, None)
 
         test.__name__ = name
         test.__qualname__ = method.__qualname__
@@ -134,6 +135,14 @@ def rule(id: str) -> Callable[[Test], Callable[..., None]]:
         return cast("Callable[..., None]", pytest.mark.loom_profile(subject.profile)(test))
 
     return decorate
+
+
+def _run(case: Case, request: pytest.FixtureRequest, path: WritePath | None) -> None:
+    session = session_of(request)
+    case.run(session, path)
+    if session.shown:
+        # What it put the store through, in words that survive an xdist worker and a JUnit file.
+        request.node.user_properties.append(("loom_shown", json.dumps(session.shown)))
 
 
 def session_of(request: pytest.FixtureRequest) -> Session:

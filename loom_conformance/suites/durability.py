@@ -143,6 +143,7 @@ class DurabilitySuite:
         stage.given(
             await settle("crash()", "crash", lambda: crash(address), stage.settings.deadline * 6)
         )
+        stage.showed(faults=1)
         told = list(zip(flying, await asyncio.gather(*calls), strict=True))
         await _recovers_or_says_closed(stage, handle, log)
         async with stage.fresh(address) as reader:
@@ -233,6 +234,7 @@ async def _killed(
         stage.steps.append(f"writer {number} killed at await {moment.suspension} of a call")
     if not died:
         raise Inconclusive(f"writer {number} did not die of SIGKILL, so nothing was shown")
+    stage.showed(faults=1)
     return list(read_history([child.history]).calls)
 
 

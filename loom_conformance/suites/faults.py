@@ -162,6 +162,8 @@ async def _seen(stage: Stage, *about: Harmed) -> Sequence[Observation]:
     if not chosen:
         raise NotOffered("; ".join(found.absent) or "no fault can be brought about here")
     stage.steps += [one.line() for one in chosen]
+    for kind in about:
+        stage.showed(f"faults of the {kind}", faults=sum(one.about == kind for one in chosen))
     return chosen
 
 

@@ -209,6 +209,12 @@ async def _result(stage: Stage) -> Result:
         raise Inconclusive(found)
     told = ", ".join(f"{kind} {count}" for kind, count in found.figures.faults.items() if count)
     stage.steps.append(f"{found.figures.calls} calls, faults: {told or 'none'}")
+    stage.showed(
+        "the load",
+        histories=1,
+        calls=found.figures.checked,
+        faults=found.figures.faults.total(),
+    )
     return found
 
 
@@ -268,6 +274,7 @@ async def _mix(stage: Stage, load: Load) -> None:
         history = read_history([recorder.path])
     verdict = check(history, model_of(history.declared), Budget(seconds=SOONER_OR_LATER))
     stage.steps.append(f"{load}")
+    stage.showed(histories=1, calls=verdict.calls)
     _broken_by(stage, verdict.violations)
 
 

@@ -165,6 +165,7 @@ async def _run(
     fate = await processes.run(place, log.execution_id, *acts, **more)
     point = more.get("point")
     what = "killed" if fate.killed else f"ended {', '.join(fate.ends)}"
+    stage.showed(faults=int(fate.killed))
     stage.steps.append(
         f"a process does {' and '.join(acts)}{f', to die {point}' if point else ''} → {what}"
     )

@@ -130,6 +130,7 @@ async def _played(stage: Stage) -> None:
     for parameters in race.variants:
         verdict = await _explored(stage, race, parameters)
         _told(stage, verdict)
+        stage.showed(schedules=verdict.verdict.schedules)
         told = str(parameters)
         stage.steps.append(
             f"{verdict.verdict.schedules} schedules{f' ({told})' if told else ''}: "

@@ -249,6 +249,7 @@ async def _explore(
     if found is not None and isinstance(found.error, RuleBroken):
         # The failure was replayed on executions of its own; those that it tells of are the first.
         stage.logs[:] = about[found.error]
+    stage.showed(schedules=verdict.schedules)
     _told(verdict)
 
 

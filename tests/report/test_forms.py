@@ -169,7 +169,7 @@ def test_hostile_values_are_text_in_markdown() -> None:
     assert "<img" not in outside
     for line in outside.splitlines():
         if line.startswith("| "):
-            assert line.replace("\\|", "").count("|") == 4
+            assert line.replace("\\|", "").count("|") == 5
 
 
 def test_a_fence_is_longer_than_any_run_of_backticks() -> None:

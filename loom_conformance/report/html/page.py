@@ -15,6 +15,7 @@ from ...contract.rules import PROFILES, Rule, rules
 from ...lab.paths import WRITE_PATHS
 from ..diagnosis import suspicion_text
 from ..document import Document
+from ..evidence import evidence_text
 from ..outcomes import WORST_FIRST, Outcome
 from ..text import printable
 from .diagrams import diagram
@@ -83,7 +84,7 @@ def _environment() -> Environment:
     environment.globals.update(
         symbols=SYMBOLS, diagram=diagram, slug=slug, grouped=grouped, places_of=places_of
     )
-    environment.globals["suspicion_text"] = suspicion_text
+    environment.globals.update(suspicion_text=suspicion_text, evidence_text=evidence_text)
     environment.filters["plain"] = lambda text: text.replace("`", "")
     return environment
 
