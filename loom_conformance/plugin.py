@@ -167,14 +167,22 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn what a test of the kit raised into an outcome."""
-    report = yield
+    test = None
     if item.get_closest_marker("loom_rule") is not None:
         from .report.recorder import kit_test
 
         test = kit_test(item)
         if test is not None:
-            _recorder(item.config).record(item, test, call, report)
+            # The outcome has its own words; pytest's would parse each source file on the way.
+            item.repr_failure = _worded  # type: ignore[method-assign]
+    report = yield
+    if test is not None:
+        _recorder(item.config).record(item, test, call, report)
     return report
+
+
+def _worded(excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+    return excinfo.exconly()
 
 
 @pytest.hookimpl(wrapper=True)
