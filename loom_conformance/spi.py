@@ -7,10 +7,10 @@ The words and the domains are those of the contract page (ADR 0103 is its source
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -47,7 +47,8 @@ def encode_json(value: object) -> str:
         raise InvalidEnvelopeError(f"not JSON: {error}") from error
 
 
-_ENCODER: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+# A value that holds itself is refused as one that is nested too deep.
+_ENCODER: Final = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
 def decode_json(text: str | bytes) -> JsonValue:
@@ -256,7 +257,7 @@ _NO_OFFSET = timedelta(0)
 def _check_timestamp(value: object) -> None:
     if not isinstance(value, datetime):
         raise InvalidEnvelopeError(f"timestamp must be a datetime, not {value!r:.80}")
-    if value.utcoffset() != _NO_OFFSET:
+    if value.tzinfo is not UTC and value.utcoffset() != _NO_OFFSET:
         raise InvalidEnvelopeError(f"timestamp must be timezone-aware and UTC: {value!r}")
     if value.microsecond % 1000:
         raise InvalidEnvelopeError(f"timestamp must be in whole milliseconds: {value!r}")
@@ -265,6 +266,60 @@ def _check_timestamp(value: object) -> None:
 
 
 def _check_json(name: str, value: object) -> None:
+    try:
+        bound = _size_bound((value,), MAX_DEPTH + 1)
+    except TypeError:  # a key is no text
+        bound = _TOO_MUCH
+    if bound > MAX_JSON_BYTES:
+        _check_json_with_care(name, value)
+
+
+def _size_bound(values: Collection[Any], depth: int) -> int:
+    """No less than what plain values take as JSON, in bytes; too much where they want more care.
+
+    That is so for values of other classes, numbers beyond the domain, lone surrogates, and nesting
+    of `depth` or more. The walk ends where the bound is passed: a list that stands in
+    itself many times over is small here and huge as JSON.
+
+    Raises:
+        TypeError: a key is no `str`.
+    """
+    if not depth:
+        return _TOO_MUCH
+    # A number has 24 characters at most; quotes, a colon and a comma stand around a value.
+    bound = 30 * len(values)
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if not (value.isascii() or _is_scalar_text(value)):
+                return _TOO_MUCH
+            bound += 6 * len(value)
+        elif kind is int:
+            if not _MIN_INTEGER <= value <= MAX_INTEGER:
+                return _TOO_MUCH
+        elif kind is dict:
+            keys = "".join(value)
+            if not (keys.isascii() or _is_scalar_text(keys)):
+                return _TOO_MUCH
+            bound += 6 * len(keys) + _size_bound(value.values(), depth - 1)
+            if bound > MAX_JSON_BYTES:
+                return bound
+        elif kind is list:
+            bound += _size_bound(value, depth - 1)
+            if bound > MAX_JSON_BYTES:
+                return bound
+        elif kind is float:
+            if not isfinite(value):
+                return _TOO_MUCH
+        elif value is not None and kind is not bool:
+            return _TOO_MUCH
+    return bound
+
+
+_TOO_MUCH: Final = MAX_JSON_BYTES + 1
+
+
+def _check_json_with_care(name: str, value: object) -> None:
     """Walk the value once, level by level; encode it only where it might be too large."""
     level: list[Any] = [value]
     depth = 0
@@ -294,18 +349,16 @@ def _check_json(name: str, value: object) -> None:
                 nested = True
                 below += item
             elif kind is float:
-                if not math.isfinite(item):
+                if not isfinite(item):
                     raise InvalidEnvelopeError(f"{name} holds {item!r}, which is no JSON number")
             elif item is not None and kind is not bool:
                 level.append(_plain(name, item))
-            # A list that stands in itself many times over is small here and huge as JSON.
             if len(below) > MAX_JSON_BYTES:
                 raise InvalidEnvelopeError(f"{name} is larger than 1 MiB as JSON")
         if nested:
             depth += 1
             if depth > MAX_DEPTH:
                 raise InvalidEnvelopeError(f"{name} is nested more than {MAX_DEPTH} deep")
-        # A number has 24 characters at most; quotes, a colon and a comma stand around a value.
         bound += 30 * len(level)
         level = below
     if bound > MAX_JSON_BYTES:

@@ -271,14 +271,17 @@ def _snapshot(envelope: EventEnvelope) -> EventEnvelope:
         envelope.kind,
         envelope.timestamp,
         _copy(envelope.payload),
-        {key: _copy(value) for key, value in envelope.metadata.items()},
+        cast(dict[str, JsonValue], _copy(envelope.metadata)),
     )
 
 
 def _copy(value: JsonValue) -> JsonValue:
     """A JSON value of its own; the domain's depth keeps the recursion short."""
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        return {k: v if type(v) in _IMMUTABLE else _copy(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [_copy(item) for item in value]
+        return [item if type(item) in _IMMUTABLE else _copy(item) for item in value]
     return value
+
+
+_IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})

@@ -24,7 +24,6 @@ from loom_conformance.spi import (
 from .handle import RowRefusedError, SQLiteHandle
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class Row(NamedTuple):
@@ -167,12 +166,13 @@ class SQLiteEventStore(SQLiteHandle):
 
     def _encode(self, envelope: EventEnvelope) -> Row:
         check_envelope(envelope)
+        since = envelope.timestamp - EPOCH
         return Row(
             envelope.execution_id,
             envelope.sequence,
             envelope.id,
             envelope.kind,
-            (envelope.timestamp - EPOCH) // MILLISECOND,
+            since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000,
             encode_json(envelope.payload),
             encode_json(envelope.metadata),
             envelope.metadata.get(FENCE_KEY),  # type: ignore[arg-type]  # checked: a token or None
