@@ -23,7 +23,7 @@ from loom_backends.sqlite import SQLiteEventStore
 from loom_conformance.decorators.coalescing import CoalescingEventStore
 from loom_conformance.spi import BatchEventStore, EventEnvelope, EventStore
 
-from . import callers, peers
+from . import callers, message_db, peers
 from .events import envelopes, in_batches, interleaved
 from .pairs import Plan, Result, Side, compare
 from .raw import RawPostgres, RawSQLite
@@ -263,8 +263,17 @@ async def _postgres(plan: Plan, dsn: str) -> AsyncIterator[Result]:
             0.6,
         ),
     ]
+    messages = message_db.MessageDB(dsn)
+    try:
+        await messages.open()
+    except message_db.NotFetchedError as error:
+        print(error, file=sys.stderr)
+    else:
+        theirs_too = Side("Message DB", lambda: message_db.messages(single), messages.append_all)
+        pairs.insert(3, ("append, 1 caller", _appends(store, single), theirs_too, 1))
     async for result in _compared(plan, "PostgreSQL", pairs):
         yield result
+    await messages.close()
     datastore.close()
     await eventsource.close()
     await raw.close()
