@@ -48,6 +48,11 @@ class Row(NamedTuple):
     fence: int | None
 
 
+SLOT: Final = itemgetter(0, 1)
+WRITER: Final = itemgetter(0, 7)
+"""What of a row says which place it takes, and with which token."""
+
+
 class RacedError(Exception):
     """Another transaction made the execution's row meanwhile; the next statement sees it."""
 
@@ -151,7 +156,7 @@ class PostgresEventStore(PostgresHandle):
         """Store all envelopes or none; return once all are committed."""
         rows = [self._encode(envelope) for envelope in envelopes]
         # One order for all writers: two that meet wait for each other, and never in a circle.
-        rows.sort(key=itemgetter(0, 1))
+        rows.sort(key=SLOT)
         with self._calls:
             if rows:
                 await self._write(rows)
@@ -206,7 +211,7 @@ class PostgresEventStore(PostgresHandle):
 
     async def _write_many(self, rows: Sequence[Row]) -> None:
         *columns, _ = zip(*rows, strict=True)
-        writers = {(row.execution_id, row.fence): None for row in rows}
+        writers = dict.fromkeys(map(WRITER, rows))
         refused = await self._fetch(
             self.APPEND_BATCH, *columns, *zip(*writers, strict=True), writing=True
         )
