@@ -55,6 +55,12 @@ class FaultSuite:
                 "a write whose connection failed to be there whole or not at all",
                 one.line(),
             )
+            stage.check(
+                one.again is None,
+                "a second try of a write whose answer was lost to be acknowledged only if it is "
+                "stored",
+                f"{one.line()}; when it was written again, {one.again}",
+            )
 
     @rule("ERR-3")
     async def test_a_write_whose_answer_was_lost_is_not_reported_as_its_own_conflict(

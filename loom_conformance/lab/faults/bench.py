@@ -16,6 +16,9 @@ from .observation import Harmed, Observation, landed
 
 T = TypeVar("T")
 
+BRIEFLY: Final = 1.0
+"""Seconds."""
+
 NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -27,6 +30,7 @@ class Bench:
         self.address = address
         self.patience = patience
         self._numbers = itertools.count(1)
+        self._seen_trouble = False
 
     async def connect(self, address: str | None = None) -> EventStore:
         """Open a handle.
@@ -107,13 +111,26 @@ class Bench:
         how_much = landed(written, found)
         return Observation(about, fault, str(write), outcome, how_much, sent=sent, caused=caused)
 
+    async def pretence(self, store: EventStore, write: Write) -> str | None:
+        """What is wrong when a handle that did not acknowledge a write is given it once more.
+
+        It may refuse it for whatever reason; what it acknowledges has to be there.
+        """
+        outcome, _ = await self.make(store, write)
+        if not isinstance(outcome, Done):
+            return None
+        found = await self.read(write.envelopes[0].execution_id)
+        how_much = landed(write.envelopes, found)
+        return None if how_much == "whole" else f"{write} -> {outcome}, and it is {how_much}"
+
     async def trouble(self, store: EventStore) -> str | None:
         """What keeps a handle from working although its storage is well; `None` if nothing does.
 
-        The handle may fail a few times until it has noticed that all is well again.
+        The handle may fail a few times until it has noticed that all is well again. Once a handle
+        has not, the next ones are waited for no longer than `BRIEFLY`: the verdict is known.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + 2 * self.patience
+        until = loop.time() + (BRIEFLY if self._seen_trouble else 2 * self.patience)
         while True:
             (write,) = [Append(envelope) for envelope in self.envelopes(1)]
             outcome, error = await self.bounded(lambda write=write: perform(store, write))  # type: ignore[misc]
@@ -123,6 +140,7 @@ class Bench:
             if is_error(error, StoreClosedError):
                 return None
             if loop.time() > until:
+                self._seen_trouble = True
                 return f"{write} -> {outcome}"
             await asyncio.sleep(0.05)
 

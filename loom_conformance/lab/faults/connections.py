@@ -68,6 +68,8 @@ async def _observe_losses(
                 seen = await _lose(bench, proxy, store, writes[kind], Trap(loss, number))
                 if seen is None:
                     break
+                if not seen.acknowledged:
+                    seen.again = await bench.pretence(store, writes[kind])
                 seen.same = await bench.trouble(store)
                 seen.fresh = await bench.trouble_of_fresh(address)
                 into.seen.append(seen)

@@ -28,6 +28,8 @@ class Observation:
         same: what the same handle's next good write came to once the fault had passed, where that
             was tried and failed; `"closed"` counts as right.
         fresh: the same for a fresh handle.
+        again: what the same write came to when the handle was given it a second time, where that
+            was acknowledged and it is not stored whole.
     """
 
     about: Harmed
@@ -39,6 +41,7 @@ class Observation:
     caused: bool | None = None
     same: str | None = None
     fresh: str | None = None
+    again: str | None = None
 
     @property
     def acknowledged(self) -> bool:
