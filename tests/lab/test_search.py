@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,6 +163,18 @@ def test_a_budget_is_shared() -> None:
     assert spent > 10
     search(RegisterModel(), hard_history(6), budget)
     assert budget.spent == 2 * spent
+
+
+def test_a_budget_made_before_a_long_load_is_whole_when_the_search_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    budget = Budget(seconds=30.0)
+    now[0] += 3600.0
+    assert all(budget.take(0) for _ in range(4096))
+    now[0] += 31.0
+    assert not all(budget.take(0) for _ in range(1024))
 
 
 def test_memory_keeps_the_search_small() -> None:

@@ -73,7 +73,7 @@ class Budget:
 
     Attributes:
         steps: how many times the model may be asked.
-        seconds: the time that may pass.
+        seconds: the time that may pass after the first step.
         memory: how many configurations may be remembered.
     """
 
@@ -81,10 +81,13 @@ class Budget:
     seconds: float = 60.0
     memory: int = 2_000_000
     spent: int = 0
-    _started: float = field(default_factory=time.monotonic)
+    _started: float = field(default=0.0, init=False)
 
     def take(self, remembered: int) -> bool:
         """Spend one step; `False` when nothing is left."""
+        if not self.spent:
+            # What came before the search (a load that is to be judged) is not its own time.
+            self._started = time.monotonic()
         self.spent += 1
         if self.spent > self.steps or remembered > self.memory:
             return False
