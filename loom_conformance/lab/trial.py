@@ -295,7 +295,9 @@ class _Trial:
                     self._killed(child)
             finally:
                 self._children.remove(child)
-            made = read_history([child.history]).counts()["calls"]
+            # One that was killed at once made no file, and no calls.
+            files = [child.history] if child.history.exists() else []
+            made = read_history(files).counts()["calls"]
             self._made += made
             if left is not None:
                 left -= made
