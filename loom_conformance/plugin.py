@@ -119,8 +119,11 @@ def pytest_report_collectionfinish(
     rules = [marker.args[0] for item in items if (marker := item.get_closest_marker("loom_rule"))]
     if not rules:
         return None
+    from .report.text import counted
+
     return (
-        f"loom-conformance: {len(rules)} tests of {len(set(rules))} rules, {_told_settings(config)}"
+        f"loom-conformance: {counted(len(rules), 'test')} of {counted(len(set(rules)), 'rule')}, "
+        f"{_told_settings(config)}"
     )
 
 
@@ -269,7 +272,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for key in recorder.run.subjects:
         report = document(recorder.run, key)
         terminalreporter.section(f"loom-conformance: {report['backend']['name']}", sep="=")
-        for text in terminal.failures(report, unshown):
+        for text in [*terminal.failures(report, unshown), *terminal.wrongly_listed(report)]:
             for line in [*text, ""]:
                 terminalreporter.line(line)
         for line in terminal.summary(report):
@@ -300,7 +303,9 @@ def _many(config: pytest.Config, name: str) -> list[str]:
     if name == "report":
         return list(values)
     parts = [part.strip() for value in values for part in value.split(",") if part.strip()]
-    return [part.upper() for part in parts] if name == "rule" else parts
+    if name == "rule":
+        return [part.upper() for part in parts]
+    return [part.lower() for part in parts] if name == "profile" else parts
 
 
 def _backend(config: pytest.Config) -> Any:

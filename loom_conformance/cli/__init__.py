@@ -24,6 +24,7 @@ DOES_NOT_CONFORM: Final = 1
 USAGE: Final = 2
 COULD_NOT_RUN: Final = 3
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 
 class Module(Protocol):

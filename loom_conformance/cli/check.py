@@ -18,12 +18,12 @@ from ..lab.selection import SHORT_NAMES
 from ..lab.settings import DEPTHS, Settings
 from ..report.certificate import Verdict
 from ..report.document import Document, document
-from ..report.files import append_summary, check_path, write_reports
+from ..report.files import append_summary, certifies, check_path, write_reports
 from ..report.outcomes import Outcome
 from ..report.run import Choice, Event, Run
-from ..report.terminal import failures, summary
-from ..report.text import listed
-from . import CONFORMS, COULD_NOT_RUN, DOES_NOT_CONFORM, INTERRUPTED, USAGE
+from ..report.terminal import failures, summary, wrongly_listed
+from ..report.text import counted, listed
+from . import CONFORMS, COULD_NOT_RUN, DOES_NOT_CONFORM, INTERRUPTED, TERMINATED, USAGE
 from .console import Meter, meter, say, stderr, stdout
 from .supervise import Request, supervise
 
@@ -46,8 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--profile",
         action="append",
         default=[],
-        choices=PROFILES,
-        help="only the rules of this profile; may be given again",
+        type=known_profile,
+        metavar="NAME",
+        help=f"only the rules of this profile ({listed(PROFILES, 'or')}); may be given again",
     )
     parser.add_argument(
         "--rule",
@@ -125,14 +126,15 @@ def run(options: argparse.Namespace) -> int:
         return USAGE if ending.usage else COULD_NOT_RUN
     reports = [document(found, key) for key in found.subjects]
     _show(reports)
-    if reports and not _written(reports, options.report):
+    paths = [path for path in options.report if not ending.stopped or not certifies(path)]
+    if reports and not _written(reports, paths):
         return COULD_NOT_RUN
     if ending.threads:
         threads = ", ".join(ending.threads)
         say(complaints, [f"the store left threads that keep a process alive: {threads}"])
-    if ending.interrupted:
-        say(complaints, ["interrupted: what did not run is not proven"])
-        return INTERRUPTED
+    if ending.stopped:
+        say(complaints, [f"{ending.stopped}: what did not run is not proven"])
+        return TERMINATED if ending.stopped == "terminated" else INTERRUPTED
     if ending.cut:
         say(complaints, [found.why_missing])
         return COULD_NOT_RUN
@@ -162,7 +164,7 @@ def _exit_code(found: Run, reports: list[Document]) -> int:
 def _show(reports: Iterable[Document]) -> None:
     console = stdout()
     for report in reports:
-        for text in failures(report, SHOWN):
+        for text in [*failures(report, SHOWN), *wrongly_listed(report)]:
             say(console, [*text, ""])
         say(console, summary(report))
 
@@ -180,18 +182,23 @@ class _Watcher:
         self._progress = progress
         self._profiles: set[str] = set()
         self._told: set[tuple[str, str]] = set()
+        self._announced = False
 
     def hear(self, event: Event) -> None:
         """Show what is worth showing of an event."""
         if event["event"] == "subject":
             choice = self._found.choice
-            self._progress.expect(
-                sum(
-                    choice.wants(entry.rule, entry.path)
-                    for one in self._found.subjects.values()
-                    for entry in one.subject.catalogue
-                )
-            )
+            tests = [
+                entry
+                for one in self._found.subjects.values()
+                for entry in one.subject.catalogue
+                if choice.wants(entry.rule, entry.path)
+            ]
+            self._progress.expect(len(tests))
+            if not self._announced:
+                self._announced = True
+                of = counted(len({entry.rule for entry in tests}), "rule")
+                self._progress.note(f"{counted(len(tests), 'test')} of {of}", "dim")
         elif event["event"] == "result":
             self._result(event)
 
@@ -202,7 +209,8 @@ class _Watcher:
             self._profiles.add(rule.profile)
             self._progress.note(f"{rule.profile} …", "dim")
         outcome = Outcome(event["outcome"])
-        if outcome.fails_the_run and (rule.id, outcome) not in self._told:
+        told = outcome.fails_the_run or outcome is Outcome.KNOWN_FAILING
+        if told and (rule.id, outcome) not in self._told:
             self._told.add((rule.id, outcome))
             where = f" [{event['path']}]" if event["path"] else ""
             reason = event["reason"]
@@ -210,7 +218,7 @@ class _Watcher:
             word = "FAIL" if outcome is Outcome.FAILED else outcome.upper()
             self._progress.note(
                 f"{word} {rule.id}{where} {short}",
-                "red" if outcome is not Outcome.INCONCLUSIVE else "yellow",
+                "red" if outcome in (Outcome.FAILED, Outcome.ERROR) else "yellow",
             )
 
 
@@ -219,6 +227,15 @@ class _Watcher:
 
 def _rule(text: str) -> str:
     return _known(text.upper(), rules(), "rule", "see loom-conformance rules")
+
+
+def known_profile(text: str) -> str:
+    """The profile of this name, in capitals or not.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none.
+    """
+    return _known(text.lower(), PROFILES, "profile", f"there are {', '.join(PROFILES)}")
 
 
 def _path(text: str) -> str:

@@ -6,15 +6,21 @@ import argparse
 import difflib
 
 from ..contract.rules import PROFILES, Rule, digest, rules, rules_of
-from ..report.text import counted, wrapped
+from ..report.text import counted, listed, wrapped
 from . import CONFORMS, USAGE
+from .check import known_profile
 from .console import say, stderr, stdout
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `rules`."""
     parser.add_argument("id", nargs="*", metavar="ID", help="explain these rules")
-    parser.add_argument("--profile", choices=PROFILES, help="list only the rules of this profile")
+    parser.add_argument(
+        "--profile",
+        type=known_profile,
+        metavar="NAME",
+        help=f"list only the rules of this profile: {listed(PROFILES, 'or')}",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

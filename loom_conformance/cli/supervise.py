@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,14 +84,14 @@ class Ending:
     Attributes:
         problem: why there is nothing to report, as pytest said it; `""` where there is.
         usage: whether that was for a wrong command line.
-        interrupted: whether the user stopped it.
+        stopped: `"interrupted"` or `"terminated"` where somebody stopped it.
         cut: whether it ended before its time for no fault of a test.
         threads: what the store left running that would keep a process alive.
     """
 
     problem: str = ""
     usage: bool = False
-    interrupted: bool = False
+    stopped: str = ""
     cut: bool = False
     threads: tuple[str, ...] = ()
 
@@ -104,10 +105,31 @@ def supervise(request: Request, run: Run, listen: Callable[[Event], None]) -> En
         listen: is told each event after the run has taken it.
     """
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="loom-check-") as name:
+    with tempfile.TemporaryDirectory(prefix="loom-check-") as name, _told_to_end():
         ending = _Supervisor(request, run, listen, Path(name)).go()
     run.duration_s = time.monotonic() - began
     return ending
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came: the run ends as it does when a user interrupts it."""
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """Turn SIGTERM into an exception, where signals can be turned into anything."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Supervisor:
@@ -132,9 +154,10 @@ class _Supervisor:
                 with child.running():
                     for event in child.events(self.request.stall):
                         self._take(event)
-            except KeyboardInterrupt:
-                self.run.why_missing = "the run was interrupted"
-                return Ending(interrupted=True)
+            except KeyboardInterrupt as stop:
+                self.run.stopped = "terminated" if isinstance(stop, _Terminated) else "interrupted"
+                self.run.why_missing = f"the run was {self.run.stopped}"
+                return Ending(stopped=self.run.stopped)
             if child.ended and not child.open:
                 return self._closed(child)
             if not child.open:

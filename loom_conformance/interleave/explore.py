@@ -17,7 +17,7 @@ from .search.chance import Chance, Pct
 from .search.dpor import Reduced
 from .search.overlap import Overlap
 from .search.replay import Replay
-from .search.step import Diverged, Strategy
+from .search.step import NOT_TAKEN, Diverged, Strategy
 from .token import Recorder, Spelled, Token, scenario_hash
 from .token import told as told_token
 from .trace import told, trace_of
@@ -235,7 +235,7 @@ class _Exploration:
                 if run.stopped is not None:
                     return self._verdict(Finding.INCONCLUSIVE, reason=run.stopped)
                 if run.diverged is not None:
-                    reason = f"{run.diverged}{_last_refusal(run)}"
+                    reason = f"{NOT_TAKEN}: {run.diverged}{_last_refusal(run)}"
                     return self._verdict(Finding.INCONCLUSIVE, reason=reason)
                 if run.failure is not None:
                     failed += 1

@@ -16,7 +16,7 @@ from .leader import GRACE, Blocked, Call, Check, Leader, LedRun, Make, Settled
 from .scenario import first_line
 from .search.bounded import Bounded
 from .search.replay import Replay
-from .search.step import Diverged, Step
+from .search.step import NOT_TAKEN, Diverged, Step
 from .token import Recorder, Spelled, Token, scenario_hash, told
 from .trace import Trace
 from .verdict import Counterexample, Finding, Verdict
@@ -137,7 +137,7 @@ async def replay_steps(
         done += 1
         wanted.require(scenario_hash(name, len(leader.labels), ""), name)
         if run.stopped is not None or run.diverged is not None:
-            reason = run.stopped or str(run.diverged)
+            reason = run.stopped or f"{NOT_TAKEN}: {run.diverged}"
             return verdict(Finding.INCONCLUSIVE, reason=reason)
         if run.failure is not None:
             failed += 1

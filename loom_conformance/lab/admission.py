@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from ..backend import Backend
+from ..backend import (
+    Aging,
+    Backend,
+    Blocking,
+    Coalescing,
+    Crashing,
+    Leasing,
+    Networked,
+    Scoping,
+)
 from ..contract.rules import PROFILES, rules
 
 CORE_METHODS = ("append", "read_from", "close")
+
+DECLARATIONS: Final = tuple(Backend.__annotations__)
+"""What a backend may say of itself."""
+
+HOOKS: Final = tuple(
+    name
+    for protocol in (Crashing, Coalescing, Scoping, Leasing, Aging, Blocking, Networked)
+    for name, value in vars(protocol).items()
+    if inspect.isfunction(value) and not name.startswith("_")
+)
+"""The methods that a backend may have and need not."""
 
 
 class AdmissionError(ValueError):
@@ -63,7 +85,25 @@ def _faults(backend: type[Backend]) -> list[str]:
     if isinstance(backend.declined, Mapping) and "core" in backend.declined:
         faults.append('declined names "core", which cannot be declined')
     faults += _reasons("known_failing", backend.known_failing, set(rules()), "rule")
+    faults += _misspelt(backend)
     return faults
+
+
+def _misspelt(backend: type[Backend]) -> Iterator[str]:
+    """Attributes that were meant as declarations, or as optional methods, and would be ignored."""
+    for owner in backend.__mro__:
+        if owner is Backend or not issubclass(owner, Backend):
+            continue
+        for name, value in vars(owner).items():
+            if name.startswith("_") or name in DECLARATIONS or hasattr(Backend, name):
+                continue
+            known, alike = (HOOKS, 0.9) if callable(value) else (DECLARATIONS, 0.72)
+            near = [] if name in HOOKS else difflib.get_close_matches(name, known, 1, alike)
+            if near:
+                yield (
+                    f"{name} is nothing that the kit knows; did you mean {near[0]}? (If it is "
+                    f"something of your own, call it _{name}.)"
+                )
 
 
 def _reasons(declaration: str, given: object, known: set[str], what: str) -> list[str]:

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from ..backend import Backend
@@ -91,6 +92,13 @@ def select(spec: str) -> type[Backend]:
 def _split(spec: str) -> tuple[str, str]:
     full = SHORT_NAMES.get(spec, spec)
     module_name, colon, attribute = full.partition(":")
+    if module_name.endswith(".py"):
+        file = Path(module_name)
+        start = f", and start from {str(file.parent)!r}" if file.parent != Path() else ""
+        raise SelectionError(
+            f"{module_name!r} is a file, where a module is wanted\n"
+            f"Give it as {file.stem}:{attribute.strip(':') or 'CLASS'}{start}"
+        )
     if colon and module_name and attribute and not module_name.startswith("."):
         return module_name, attribute
     near = difflib.get_close_matches(spec, SHORT_NAMES, n=1)

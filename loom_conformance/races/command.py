@@ -26,7 +26,7 @@ from .exploring import RaceVerdict, parameter_words, play_race, replay_any
 from .play import KIT, offered
 from .race import Parameters, Race, Reach
 from .scene import Subject
-from .stepping import step_race
+from .stepping import made_by_steps, step_race
 from .wrong import WRONG
 
 HOLDS: Final = 0
@@ -87,6 +87,11 @@ class Answer:
     verdicts: list[RaceVerdict] = field(default_factory=list)
 
 
+ATOMIC: Final = (
+    "Each call of the store was taken as one step, so a check that comes before its write looked "
+    "whole; --steps looks inside the calls."
+)
+
 Watch = Callable[[str], None]
 """Is told what is being done, a line at a time."""
 
@@ -137,7 +142,14 @@ def replay(asked: Asked, token: str) -> Answer:
         with started(asked.backend, one) as backend:
             if asked.steps:
                 return _stepped(asked, one, backend, subject, runtime, token)
-            return _replayed(one, backend, asked.backend, subject, runtime, chosen, token)
+            try:
+                return _replayed(one, backend, asked.backend, subject, runtime, chosen, token)
+            except BadToken as error:
+                if one.stepped and made_by_steps(one, backend, token, parameters_of(one, asked)):
+                    raise BadToken(
+                        f"{token} was made with --steps: give --steps here too"
+                    ) from error
+                raise
 
     return _answered(play)
 
@@ -201,6 +213,8 @@ def _explored(
             break
         if not verdict.holds:
             answer.code = COULD_NOT_RUN
+    if answer.code == HOLDS and one.stepped and not asked.steps:
+        answer.lines += wrapped(ATOMIC, width=100)
     if runtime and answer.code == HOLDS and runtime in WRONG and one.id not in WRONG[runtime].loses:
         answer.lines += wrapped(f"{runtime} does not claim to lose {one.id}.", width=100)
     return answer

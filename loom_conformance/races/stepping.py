@@ -9,12 +9,13 @@ reaches the store meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from ..backend import Backend, Blocking
 from ..interleave.names import Names, RenamedStore
 from ..interleave.steps import Call, Settled, explore_steps, replay_steps
+from ..interleave.token import Token, scenario_hash
 from ..interleave.verdict import Verdict
 from .exploring import RaceVerdict, verdict_of
 from .play import KIT, Play
@@ -134,6 +135,26 @@ def _starting(
     return start
 
 
+def _name(race: Race, parameters: Parameters) -> str:
+    return f"{race.id} by steps {parameters}".strip()
+
+
+def made_by_steps(
+    race: Race, backend: Backend, token: str, candidates: Iterable[Parameters]
+) -> bool:
+    """Whether a token is a schedule of the race by steps, with one of these parameters.
+
+    Raises:
+        BadToken: it is no token.
+    """
+    scenario = Token.parse(token).scenario
+    for parameters in candidates:
+        nodes = race.nodes(Play(race, backend, parameters, KIT, ordered=False).scene_on(None))
+        if scenario == scenario_hash(_name(race, parameters), len(nodes), ""):
+            return True
+    return False
+
+
 def step_race(
     race: Race,
     backend: Backend,
@@ -168,7 +189,7 @@ def step_race(
     if not race.stepped:
         raise ValueError(f"{race.id} cannot be led by steps: what it does is more than starts")
     play = Play(race, backend, parameters, subject, ordered=False)
-    name = f"{race.id} by steps {play.parameters}".strip()
+    name = _name(race, play.parameters)
 
     async def lead() -> Verdict:
         async with Stepping(play) as stepping:

@@ -53,6 +53,7 @@ def certify(
     results: Sequence[RuleResult],
     declarations: Mapping[str, Any],
     selected: str = "",
+    stopped: str = "",
 ) -> Certificate:
     """Say what these results prove about a backend.
 
@@ -61,6 +62,7 @@ def certify(
         results: what became of every rule of the contract.
         declarations: what the backend says of itself.
         selected: the part of the contract that was asked for, in words; `""` for all of it.
+        stopped: how the run was ended before its time, such as `"interrupted"`; `""` if it was not.
 
     A profile is proven when each of its rules passed, was not offered or was declined, and at
     least one MUST among them passed. Advice does not stand in the way; everything else does.
@@ -74,8 +76,12 @@ def certify(
         else:
             proven.append(profile)
     verdict = _verdict(results, proven)
+    if stopped and verdict is Verdict.CONFORMS:
+        verdict = Verdict.UNDECIDED
     limits = _limits(results, proven, declarations)
-    if selected and verdict is not Verdict.NOTHING_RUN:
+    if stopped:
+        line = _line_of_stopped(name, results, stopped)
+    elif selected and verdict is not Verdict.NOTHING_RUN:
         line = _line_of_part(name, results, selected)
     else:
         line = _line(name, verdict, results, proven, unproven, limits)
@@ -143,7 +149,8 @@ def _line(
     limits: Sequence[str],
 ) -> str:
     if verdict is Verdict.NOTHING_RUN:
-        return f"{name}: nothing was judged, so there is no certificate."
+        reasons = _left_out(results)
+        return f"{name}: nothing was judged{reasons}, so there is no certificate."
     broken = [one for one in results if one.outcome is Outcome.FAILED]
     known = [one for one in results if one.outcome is Outcome.KNOWN_FAILING]
     advice = [one for one in results if one.outcome is Outcome.ADVICE]
@@ -168,6 +175,25 @@ def _line(
     if advice:
         text += f" Advice: {_ids(advice)}."
     return text
+
+
+def _left_out(results: Sequence[RuleResult]) -> str:
+    """Why rules were left out where none was judged, in brackets; `""` if none was."""
+    told: dict[str, list[RuleResult]] = {}
+    for one in results:
+        if one.outcome in (Outcome.DECLINED, Outcome.NOT_OFFERED):
+            why = f": {one.reason}" if one.reason else ""
+            told.setdefault(f"{one.outcome}{why}", []).append(one)
+    reasons = [f"{_ids(group)} {reason}" for reason, group in told.items()]
+    return f" ({'; '.join(reasons)})" if reasons else ""
+
+
+def _line_of_stopped(name: str, results: Sequence[RuleResult], stopped: str) -> str:
+    """What a run says that somebody stopped."""
+    bad = [one for one in results if one.outcome.fails_the_run]
+    told = [f"{one.rule.id} {one.outcome}" for one in bad]
+    so_far = f" Until then: {'; '.join(told)}." if told else ""
+    return f"{name}: the run was {stopped} before its end, so there is no certificate.{so_far}"
 
 
 def _line_of_part(name: str, results: Sequence[RuleResult], selected: str) -> str:

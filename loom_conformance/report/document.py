@@ -42,7 +42,9 @@ def document(run: Run, key: str) -> Document:
     """
     subject = run.subjects[key].subject
     results = run.rule_results(key)
-    certificate = certify(subject.name, results, subject.declarations, run.choice.told())
+    certificate = certify(
+        subject.name, results, subject.declarations, run.choice.told(), run.stopped
+    )
     return {
         "format": FORMAT,
         "kit_version": metadata.version("loom-conformance"),

@@ -27,6 +27,11 @@ def kind_of(path: Path) -> str | None:
     return path.suffix if path.suffix in KINDS else None
 
 
+def certifies(path: Path) -> bool:
+    """Whether a report of this name vouches for a backend by itself."""
+    return kind_of(path) in (CERTIFICATE, ".svg")
+
+
 def check_path(path: Path) -> str | None:
     """What is wrong with a path for a report, or `None`."""
     if kind_of(path) is None:

@@ -58,6 +58,10 @@ WORST_FIRST: Final[tuple[Outcome, ...]] = tuple(Outcome)
 """The order in which one outcome outweighs another: the order of the enumeration."""
 
 
+LEFT_OUT: Final = (Outcome.DECLINED, Outcome.NOT_OFFERED)
+"""What says that a rule is not for this store, and nothing of the store."""
+
+
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """The outcome that outweighs the others; `NOT_RUN` where there is none.
 
@@ -151,7 +155,7 @@ class RuleResult:
     def judged(self) -> bool:
         """Whether any test of it came to a judgement."""
         return any(
-            test.outcome not in (Outcome.ERROR, Outcome.OVERRIDDEN, Outcome.NOT_RUN)
+            test.outcome not in (*LEFT_OUT, Outcome.ERROR, Outcome.OVERRIDDEN, Outcome.NOT_RUN)
             for test in self.tests
         )
 

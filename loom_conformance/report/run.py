@@ -136,6 +136,7 @@ class Run:
         started_at: when it began, ISO 8601, UTC.
         duration_s: how long it took, once it has ended.
         why_missing: why tests have no result, where that is known.
+        stopped: `"interrupted"` or `"terminated"` where somebody stopped it before its end.
         subjects: what was tested, by key.
     """
 
@@ -146,6 +147,7 @@ class Run:
     started_at: str = ""
     duration_s: float = 0.0
     why_missing: str = ""
+    stopped: str = ""
     subjects: dict[str, SubjectRun] = field(default_factory=dict)
 
     def take(self, event: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .diagnosis import suspicion_text
 from .document import Document
-from .outcomes import WORST_FIRST, Outcome
+from .outcomes import LEFT_OUT, WORST_FIRST, Outcome
 from .text import WIDTH, counted, listed, printable, shortened, wrapped
 
 QUIET = (Outcome.PASSED, Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.NOT_RUN)
@@ -41,8 +41,7 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
         lines += wrapped(report["declarations"]["durability"], _first("power loss"), width=width)
     lines += wrapped(_ran(report), _first("tests"), width=width)
     lines.append("")
-    for profile in report["profiles"]:
-        lines += wrapped(_counts(report, profile), _first(profile["profile"]), width=width)
+    lines += _profiles(report, width)
     for outcome in WORST_FIRST:
         if outcome not in QUIET:
             lines += _rules(report, outcome, width)
@@ -59,13 +58,14 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
 def failures(
     report: Document, outcomes: Iterable[Outcome] = (Outcome.FAILED,), width: int = WIDTH
 ) -> list[list[str]]:
-    """One failure text a rule, each with the other write paths on which the rule is broken.
+    """One failure text a rule, the gravest first, with the other write paths on which it is broken.
 
     Of several failures the one with a timeline is told: it shows how it came about.
     """
     wanted = {outcome.value for outcome in outcomes}
+    gravity = [outcome.value for outcome in WORST_FIRST]
     texts = []
-    for rule in report["rules"]:
+    for rule in sorted(report["rules"], key=lambda one: gravity.index(one["outcome"])):
         told = [one for one in rule["failures"] if one["outcome"] in wanted]
         told.sort(key=lambda one: one["trace"] is None)
         if not told:
@@ -77,6 +77,18 @@ def failures(
             lines += wrapped(f"The same on {listed(others)}.", "  ", width=width)
         texts.append(lines)
     return texts
+
+
+def wrongly_listed(report: Document, width: int = WIDTH) -> list[list[str]]:
+    """One text a rule that the backend lists as known to fail, and that holds."""
+    return [
+        [
+            f"FAIL {rule['id']} [{printable(report['backend']['name'])}]",
+            *wrapped(rule["reason"], "  ", width=width),
+        ]
+        for rule in report["rules"]
+        if rule["outcome"] == Outcome.FAILED and not rule["failures"]
+    ]
 
 
 def _first(label: str) -> str:
@@ -93,6 +105,25 @@ def _selection(report: Document) -> str:
     )
 
 
+def _profiles(report: Document, width: int) -> list[str]:
+    """A line a profile; those of which nothing ran, for one reason, share theirs."""
+    lines: list[str] = []
+    idle: dict[str, list[str]] = {}
+    for profile in report["profiles"]:
+        told = _counts(report, profile)
+        if list(profile["outcomes"]) == [Outcome.NOT_RUN]:
+            idle.setdefault(told, []).append(profile["profile"])
+        else:
+            lines += wrapped(told, _first(profile["profile"]), width=width)
+    for told, names in idle.items():
+        first = _first(names[0] if len(names) == 1 else "not run")
+        rest = told.removeprefix(f"{Outcome.NOT_RUN}: ")
+        lines += wrapped(
+            told if len(names) == 1 else f"{listed(names)}: {rest}", first, width=width
+        )
+    return lines
+
+
 def _counts(report: Document, profile: dict[str, Any]) -> str:
     """`38 passed, 1 failed`, or the reason where all of a profile is left out."""
     counts = profile["outcomes"]
@@ -103,19 +134,23 @@ def _counts(report: Document, profile: dict[str, Any]) -> str:
     told = ", ".join(parts) or "no rules"
     if len(counts) == 1:
         only = next(iter(counts))
-        if only in (Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.NOT_RUN):
+        if only in (*LEFT_OUT, Outcome.NOT_RUN):
             reasons = _reasons(report, profile["profile"])
-            told = f"{only}: {reasons[0]}" if len(reasons) == 1 else str(only)
-    return told
+            return f"{only}: {reasons[0]}" if len(reasons) == 1 else str(only)
+    seconds = sum(
+        rule["duration_s"] for rule in report["rules"] if rule["profile"] == profile["profile"]
+    )
+    return f"{told} ({seconds:.1f} s)"
 
 
 def _ran(report: Document) -> str:
     """How many tests ran, and what became of them."""
     tests = Counter(test["outcome"] for rule in report["rules"] for test in rule["tests"])
     missing = tests.pop(Outcome.NOT_RUN, 0)
+    left_out = [f"{tests.pop(one)} {one}" for one in LEFT_OUT if one in tests]
     parts = [f"{tests[one]} {one}" for one in PASSED_FIRST if one in tests]
-    told = f"{tests.total()} ran: {', '.join(parts)}" if parts else "none ran"
-    return f"{told}; {missing} did not run" if missing else told
+    told = [f"{tests.total()} ran: {', '.join(parts)}" if parts else "none ran", *left_out]
+    return "; ".join([*told, f"{missing} did not run"] if missing else told)
 
 
 def _reasons(report: Document, profile: str) -> Sequence[str]:

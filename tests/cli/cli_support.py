@@ -168,6 +168,21 @@ class WrongRange(MemoryBackend):
         return Wrong(await super().connect(address), lambda: None)
 
 
+class Misspelt(MemoryBackend):
+    name = "misspelt"
+    envelope_id = "execution"
+
+
+class NoLeases(MemoryBackend):
+    name = "no leases"
+    declined = {"leases": "one node only"}
+
+
+class Listed(WrongRange):
+    name = "listed"
+    known_failing = {"RANGE-1": "issue 12", "RANGE-2": "issue 13"}
+
+
 not_a_backend = "text"
 '''
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,7 +77,11 @@ def test_it_fits_80_columns(folder: Path) -> None:
         (("check", "harmful:DeclinesCore"), 'declined names "core", which cannot be declined'),
         (("check", "sqlit"), "did you mean 'sqlite'?"),
         (("check", "memory", "--rule", "FENCE-88"), "did you mean FENCE-8"),
-        (("check", "memory", "--profile", "cor"), "invalid choice: 'cor'"),
+        (("check", "memory", "--profile", "cor"), "there is no profile 'cor'; did you mean core?"),
+        (("check", "harmful.py:WrongRange"), "Give it as harmful:WrongRange"),
+        (("check", "sub/harmful.py:Any"), "Give it as harmful:Any, and start from 'sub'"),
+        (("check", "harmful:Misspelt"), "envelope_id is nothing that the kit knows"),
+        (("check", "harmful:Misspelt"), "did you mean envelope_ids?"),
         (("check", "memory", "--path", "batch"), "there is no write path 'batch'"),
         (("check", "memory", "--seed", "x"), "'x' is no whole number from 0"),
         (("check", "memory", "--deadline", "-1"), "'-1' is no number of seconds above 0"),
@@ -146,6 +151,103 @@ def test_the_users_own_pytest_settings_are_left_out(folder: Path) -> None:
         environment={"PYTEST_ADDOPTS": "--no-such-option"},
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_it_says_how_much_it_will_run_and_how_long_it_took(folder: Path) -> None:
+    result = loom(folder, "check", "memory", "--profile", "RANGE", "--rule", "range-1")
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^4 tests of 1 rule$", result.stderr, re.MULTILINE)
+    assert re.search(
+        r"^range        1 passed, 1 not run \(\d+\.\d s\)$", result.stdout, re.MULTILINE
+    )
+
+
+def test_profiles_of_which_nothing_ran_share_a_line(folder: Path) -> None:
+    result = loom(folder, "check", "memory", "--profile", "range")
+    lines = [line for line in result.stdout.splitlines() if line.startswith("not run")]
+    assert len(lines) == 1
+    assert lines[0].startswith("not run      core, batch, fencing, ")
+
+
+@pytest.mark.parametrize("option", [("--profile", "leases"), ("--rule", "LEASE-1")])
+def test_what_is_declined_is_no_success(folder: Path, option: tuple[str, str]) -> None:
+    result = loom(folder, "check", "harmful:NoLeases", *option)
+    assert result.returncode == 3, result.stdout + result.stderr
+    said = " ".join(result.stdout.split())
+    assert "no leases: nothing was judged (LEASE-1" in said
+    assert "declined: one node only), so there is no certificate." in said
+
+
+def test_a_known_failure_is_seen_and_so_is_one_that_is_none(folder: Path) -> None:
+    result = loom(folder, "check", "harmful:Listed", "--profile", "range")
+    assert result.returncode == 0
+    assert "KNOWN FAILING RANGE-1 issue 12" in result.stderr
+    assert "KNOWN FAILING RANGE-1 [listed]" in result.stdout
+    (folder / "good.py").write_text(
+        "from loom_backends.memory import MemoryBackend\n"
+        "class Good(MemoryBackend):\n    known_failing = {'RANGE-1': 'issue 12'}\n",
+        "utf-8",
+    )
+    result = loom(folder, "check", "good:Good", "--profile", "range")
+    assert result.returncode == 1
+    assert "FAIL RANGE-1 [memory]\n  listed in known_failing (issue 12)" in result.stdout
+    assert "all of its tests pass: take it off the list" in " ".join(result.stdout.split())
+    assert "likely fault" not in result.stdout
+
+
+def test_failures_come_before_what_could_not_be_judged(folder: Path) -> None:
+    result = loom(
+        folder,
+        *("check", "harmful:Hangs", "--rule", "SEQ-1", "--rule", "LIVE-1", "--depth", "quick"),
+        *("--deadline", "0.4", "--path", "append"),
+    )
+    assert result.returncode == 1
+    heads = re.findall(r"^(FAIL|INCONCLUSIVE) (\S+) \[", result.stdout, re.MULTILINE)
+    assert heads == [("FAIL", "LIVE-1"), ("INCONCLUSIVE", "SEQ-1")]
+
+
+def test_a_terminated_check_tells_what_it_saw_and_certifies_nothing(folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import asyncio, pathlib\n"
+        "from harmful import Store, WrongRange, Wrong, MemoryBackend\n"
+        "async def wait():\n"
+        "    pathlib.Path('waits').touch()\n"
+        "    await asyncio.Event().wait()\n"
+        "class Late(Wrong):\n"
+        "    async def acquire_fence(self, execution_id):\n"
+        "        await wait()\n"
+        "class Slow(MemoryBackend):\n"
+        "    name = 'slow'\n"
+        "    async def connect(self, address):\n"
+        "        return Late(await super().connect(address), lambda: None)\n",
+        "utf-8",
+    )
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "loom_conformance", "check", "slow:Slow", "--deadline", "60"),
+            *("--profile", "range", "--profile", "fencing", "--report", "report.json"),
+            *("--report", "certificate.json", "--report", "badge.svg"),
+        ],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    ends = time.monotonic() + 60
+    while not (folder / "waits").exists() and time.monotonic() < ends:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143, stdout + stderr
+    assert "terminated: what did not run is not proven" in stderr
+    assert "FAIL RANGE-1 [slow]" in stdout
+    said = " ".join(stdout.split())
+    assert "slow: the run was terminated before its end, so there is no certificate." in said
+    assert "RANGE-1 failed" in said
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert report["certificate"]["verdict"] == "does not conform"
+    assert not (folder / "certificate.json").exists()
+    assert not (folder / "badge.svg").exists()
 
 
 def test_an_interrupted_check_ends_its_children(folder: Path) -> None:

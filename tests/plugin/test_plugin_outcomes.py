@@ -96,8 +96,8 @@ def test_what_pytest_does_not_show_stands_in_the_summary(project: pytest.Pyteste
     result = run(project)
     result.stdout.fnmatch_lines(
         [
-            "KNOWN FAILING ID-1 [[]mine]",
             "INCONCLUSIVE LIVE-3 [[]mine]",
+            "KNOWN FAILING ID-1 [[]mine]",
             "ADVICE FENCE-13 [[]mine]",
             "leases * declined*",
             "certificate  mine does not conform: SEQ-1 failed; ID-1 known to fail.*",

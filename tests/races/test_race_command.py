@@ -49,7 +49,16 @@ def test_wrong_lists_what_must_lose_and_what_it_loses() -> None:
 def test_a_race_that_holds_says_how_far() -> None:
     answer = command.race(asked("2"))
     assert answer.code == command.HOLDS
-    assert answer.lines == ["RACE-2 [memory]: holds in all 18 schedules (up to equivalence)"]
+    assert answer.lines[0] == "RACE-2 [memory]: holds in all 18 schedules (up to equivalence)"
+
+
+def test_it_says_that_calls_were_taken_as_one_step_where_steps_look_inside() -> None:
+    told = " ".join(command.race(asked("2")).lines)
+    assert "Each call of the store was taken as one step" in told
+    assert "--steps looks inside the calls" in told
+    assert "--steps" not in " ".join(command.race(asked("2", steps=True)).lines)
+    assert not RACES["RACE-19"].stepped
+    assert "--steps" not in " ".join(command.race(asked("19")).lines)
 
 
 def test_every_variant_is_played_unless_one_is_asked_for() -> None:
@@ -169,6 +178,17 @@ def test_the_right_runtime_does_not_follow_a_wrong_ones_token() -> None:
     answer = command.replay(asked(), token)
     assert answer.code == command.COULD_NOT_RUN
     assert "inconclusive" in answer.lines[0]
+    told = " ".join(" ".join(answer.lines).split())
+    assert "what runs here does not take this schedule, or no longer" in told
+
+
+def test_a_token_of_steps_asks_for_steps() -> None:
+    found = command.race(asked("2", "test_race_stepping:ChecksThenWritesBackend", steps=True))
+    assert found.code == command.LOST, found.lines
+    token = token_of(found.lines)
+    answer = command.replay(asked("2", "test_race_stepping:ChecksThenWritesBackend"), token)
+    assert answer.code == command.USAGE
+    assert answer.lines == [f"{token} was made with --steps: give --steps here too"]
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,10 @@ class Strategy(Protocol):
         """
 
 
+NOT_TAKEN: Final = "what runs here does not take this schedule, or no longer"
+"""What is said of a token whose run went another way: the code was changed since, as a rule."""
+
+
 class Diverged(Exception):
     """A program that was led along a known schedule did something else than before.
 
