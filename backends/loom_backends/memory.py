@@ -149,7 +149,9 @@ class MemoryEventStore:
     def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
         self._check_open()
         check_key("execution_id", execution_id)
-        log = self.storage.logs.get(execution_id, Log())
+        log = self.storage.logs.get(execution_id)
+        if log is None:
+            return []
         low, high = bisect_left(log.sequences, first), bisect_right(log.sequences, last)
         return [self._decode(log.records[sequence]) for sequence in log.sequences[low:high]]
 

@@ -101,6 +101,10 @@ class Uncontrolled(Exception):
         )
 
 
+_call_soon = asyncio.SelectorEventLoop.call_soon
+"""Looked up once: it is called at every turn of the loop."""
+
+
 class InterleavingLoop(asyncio.SelectorEventLoop):
     """The loop on which all runs of an exploration happen, one after the other.
 
@@ -117,7 +121,7 @@ class InterleavingLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         self.scheduled += 1
-        return super().call_soon(callback, *args, context=context)
+        return _call_soon(self, callback, *args, context=context)
 
     # --- a node's time ---
 
