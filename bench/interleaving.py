@@ -8,6 +8,7 @@ are installed; the store's methods never suspend, so for them each call is prece
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -45,26 +46,29 @@ GOALS: Final = {
 }
 
 
-async def start_occurrence(node: Node) -> None:
-    """One node of the race."""
-    if await node.store.read_range("sched@7", 0, 0):
-        return
-    started = EventEnvelope("sched@7", 0, "sched@7-0", "EXECUTION_STARTED", NOON, node.name)
-    try:
-        await node.store.append(started)
-    except DuplicateSequenceError:
-        return
-    await node.effect("audit")
-    await node.store.append(EventEnvelope("sched@7", 1, "sched@7-1", "STEP_COMPLETED", NOON))
-
-
 def one_effect(outcome: Outcome) -> None:
     """What must hold."""
     assert len(outcome.effects) == 1
 
 
-def race(nodes: int) -> Scenario:
-    """The race of so many nodes."""
+def race(nodes: int, execution: str = "sched@7") -> Scenario:
+    """The race of so many nodes for the start of an execution."""
+
+    async def start_occurrence(node: Node) -> None:
+        if await node.store.read_range(execution, 0, 0):
+            return
+        started = EventEnvelope(
+            execution, 0, f"{execution}-0", "EXECUTION_STARTED", NOON, node.name
+        )
+        try:
+            await node.store.append(started)
+        except DuplicateSequenceError:
+            return
+        await node.effect("audit")
+        await node.store.append(
+            EventEnvelope(execution, 1, f"{execution}-1", "STEP_COMPLETED", NOON)
+        )
+
     return Scenario("duplicate start", [start_occurrence] * nodes, one_effect)
 
 
@@ -142,13 +146,31 @@ async def _beside_others(plan: Plan) -> AsyncIterator[Result]:
             )
 
 
-async def _beside_frontrun(plan: Plan, postgres: Backend) -> Result:
-    """Verdicts a second on two nodes on PostgreSQL, all start and end included."""
+class Standing(PostgresBackend):
+    """One schema for every exploration, made beforehand: the other side has it so, too."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self._address = address
+
+    async def create(self) -> str:
+        """The schema that is there."""
+        return self._address
+
+    async def destroy(self, address: str) -> None:
+        """Leave it to the next exploration."""
+
+
+async def _beside_frontrun(plan: Plan, postgres: PostgresBackend) -> Result:
+    """Verdicts a second on two nodes on PostgreSQL, all sessions opened and closed each time."""
     address = await postgres.create()
+    standing = Standing(address)
+    names = itertools.count()
+    await (await standing.connect(address)).close()
     try:
 
         def ours() -> int:
-            verdict = explore(race(2), postgres)
+            verdict = explore(race(2, f"ours {next(names)}"), standing)
             assert verdict.finding is Finding.HOLDS, str(verdict)
             return 1
 
