@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, TypeAlias, cast
 
-from ..contract.rules import rules
 from .claims import Claim, claims
 from .outcomes import Outcome, RuleResult
 
-LEAST_LIKENESS: Final = 0.4
+LEAST_LIKENESS: Final = 0.05
 """Below this a known fault is not worth a mention."""
 
-SMALL_PRINT: Final = 0.1
-"""How much rules that are inconclusive or advice weigh, beside the broken ones."""
+NEAR_ENOUGH: Final = 0.4
+"""Below this a known fault is mentioned for its family alone."""
+
+BROKEN: Final = 1.0
+ADVICE: Final = 0.7
+UNCLEAR: Final = 0.2
+GROUP: Final = 0.3
+"""How strong a sign it is that a rule is broken, that its advice is not followed, that it cannot be
+judged, and that anything at all of a group of rules (the letters of an id) is not as it should be.
+"""
+
+UNJUDGED: Final = 0.1
+"""How much a sign of a known fault keeps of its strength where its rule was not judged here."""
+
+SHARPNESS: Final = 6
+"""The power of a likeness with which a known fault speaks for its family: a few close ones count
+for more than many distant ones."""
+
+Signs: TypeAlias = Mapping[str, float]
+"""What is seen of a fault: rules, and groups of rules, each with its strength."""
 
 
 class Fit(StrEnum):
@@ -27,6 +49,8 @@ class Fit(StrEnum):
     """All rules that it breaks are broken, and others too."""
     NEAR = "near"
     """Many of the rules that it breaks are broken, not all."""
+    FAR = "far"
+    """It is no more than the nearest that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +72,7 @@ class Suspicion:
         return {
             "name": self.claim.name,
             "family": self.claim.family,
+            "kind": families().get(self.claim.family, ""),
             "fault": self.claim.fault,
             "fix": self.claim.fix,
             "source": self.claim.source,
@@ -61,10 +86,14 @@ def diagnose(
     known: Mapping[str, Claim] | None = None,
     at_most: int = 3,
 ) -> list[Suspicion]:
-    """The likeliest faults, one a family, the likeliest first; none where no rule is broken.
+    """The likeliest faults, one a family, the likeliest family first.
 
-    Rules that were not judged say nothing for or against a fault. Races are left out: they follow
-    from the rules beneath them.
+    There is none where no rule is broken and no advice is passed over. Rules that were not judged
+    say nothing for or against a fault. Races are left out: they follow from the rules beneath them.
+
+    What is rare among the known faults tells more than what most of them break, and the faults of
+    a family speak for it together: it is the family that is looked for, and one fault of it that is
+    shown, the likest.
 
     Args:
         results: what became of the rules.
@@ -74,55 +103,99 @@ def diagnose(
     judged: dict[str, Outcome] = {}
     for one in results:
         if one.rule.profile != "races" and one.outcome not in _SILENT:
-            judged[one.rule.id] = one.outcome
+            judged[one.rule.id] = Outcome.PASSED if one.wrongly_listed else one.outcome
     broken = {rule for rule, outcome in judged.items() if outcome in _BROKEN}
-    beside = {rule for rule, outcome in judged.items() if outcome in _BESIDE}
-    if not broken:
+    advice = {rule for rule, outcome in judged.items() if outcome is Outcome.ADVICE}
+    unclear = {rule for rule, outcome in judged.items() if outcome is Outcome.INCONCLUSIVE}
+    if not broken and not advice:
         return []
+    faults = claims() if known is None else known
+    seen = _signs(broken, advice, unclear)
+    weigh = _weighing(faults.values())
+    families: dict[str, list[Suspicion]] = {}
+    for claim in faults.values():
+        likeness = _likeness(claim, seen, judged.keys(), weigh)
+        fit = _fit(claim, broken, advice, judged.keys(), likeness)
+        families.setdefault(claim.family, []).append(Suspicion(claim, fit, likeness))
     found = []
-    for claim in (claims() if known is None else known).values():
-        suspicion = _compare(claim, broken, beside, judged.keys())
-        if suspicion is not None:
-            found.append(suspicion)
-    found.sort(key=lambda one: (one.fit is not Fit.EXACT, -one.likeness, one.claim.name))
-    families: dict[str, Suspicion] = {}
-    for suspicion in found:
-        families.setdefault(suspicion.claim.family, suspicion)
-    return list(families.values())[:at_most]
+    for members in families.values():
+        members.sort(key=lambda one: (-one.likeness, one.claim.name))
+        if members[0].likeness >= LEAST_LIKENESS:
+            found.append((sum(one.likeness**SHARPNESS for one in members), members[0]))
+    found.sort(key=lambda one: (-one[0], one[1].claim.name))
+    return [suspicion for _, suspicion in found[:at_most]]
 
 
 _SILENT: Final = (Outcome.NOT_RUN, Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.OVERRIDDEN)
 _BROKEN: Final = (Outcome.FAILED, Outcome.KNOWN_FAILING)
-_BESIDE: Final = (Outcome.INCONCLUSIVE, Outcome.ADVICE)
 
 
-def _compare(
-    claim: Claim, broken: set[str], beside: set[str], judged: Iterable[str]
-) -> Suspicion | None:
-    seen = set(judged) & rules().keys()
-    breaks = claim.breaks & seen
-    if not breaks:
-        return None
-    more = (claim.inconclusive | claim.advice) & seen
-    likeness = (_alike(breaks, broken) + SMALL_PRINT * _alike(more, beside)) / (1 + SMALL_PRINT)
-    if breaks == broken:
-        return Suspicion(claim, Fit.EXACT, likeness)
-    if breaks < broken:
-        return Suspicion(claim, Fit.PART, likeness) if likeness >= LEAST_LIKENESS else None
-    return Suspicion(claim, Fit.NEAR, likeness) if likeness >= LEAST_LIKENESS else None
+def _signs(broken: Iterable[str], advice: Iterable[str], unclear: Iterable[str]) -> Signs:
+    found: dict[str, float] = {}
+    for strength, which in ((UNCLEAR, unclear), (ADVICE, advice), (BROKEN, broken)):
+        for rule in which:
+            found[rule] = strength
+            if strength != UNCLEAR:
+                found[rule.partition("-")[0]] = GROUP
+    return found
 
 
-def _alike(one: Iterable[str], other: Iterable[str]) -> float:
-    """The share that two sets have in common; two empty ones are alike."""
-    left, right = set(one), set(other)
-    return len(left & right) / len(left | right) if left | right else 1.0
+def _weighing(faults: Collection[Claim]) -> Callable[[str], float]:
+    """How much each sign tells: the fewer of the known faults have it, the more."""
+    common = Counter(
+        sign for claim in faults for sign in _signs(claim.breaks, claim.advice, claim.inconclusive)
+    )
+    return lambda sign: math.log((len(faults) + 1.5) / (common[sign] + 0.5))
 
 
-def suspicion_text(fit: str, fault: str, fix: str) -> str:
-    """A suspicion as a sentence or two."""
+def _likeness(
+    claim: Claim, seen: Signs, judged: Collection[str], weigh: Callable[[str], float]
+) -> float:
+    """The share that a known fault's signs and those that are seen have in common, by weight."""
+    parts = (claim.breaks, claim.advice, claim.inconclusive)
+    here = _signs(*(part.intersection(judged) for part in parts))
+    shared = every = 0.0
+    for sign in here.keys() | seen.keys():
+        theirs, ours = here.get(sign, 0.0), seen.get(sign, 0.0)
+        shared += weigh(sign) * min(theirs, ours)
+        every += weigh(sign) * max(theirs, ours)
+    for sign, strength in _signs(*parts).items():
+        if sign not in here:
+            every += UNJUDGED * weigh(sign) * strength
+    return shared / every if every else 0.0
+
+
+def _fit(
+    claim: Claim,
+    broken: Collection[str],
+    advice: Collection[str],
+    judged: Collection[str],
+    likeness: float,
+) -> Fit:
+    """How the rules that it breaks fit those that are broken, or else the advice."""
+    theirs, ours = (claim.breaks, set(broken)) if broken else (claim.advice, set(advice))
+    here = theirs.intersection(judged)
+    if here == ours:
+        return Fit.EXACT
+    if likeness < NEAR_ENOUGH:
+        return Fit.FAR
+    return Fit.PART if here and here < ours else Fit.NEAR
+
+
+@cache
+def families() -> Mapping[str, str]:
+    """The kinds of faults, each with what its faults have in common."""
+    text = files(__package__).joinpath("families.toml").read_text("utf-8")
+    return cast("Mapping[str, str]", tomllib.loads(text))
+
+
+def suspicion_text(suspicion: Mapping[str, Any]) -> str:
+    """An entry of a report's `diagnosis` in a few sentences."""
     head = {
         Fit.EXACT: "Just what this fault looks like",
         Fit.PART: "Part of it looks like this fault",
         Fit.NEAR: "It looks much like this fault",
-    }[Fit(fit)]
-    return f"{head}: {fault} {fix}"
+        Fit.FAR: "Nothing known is quite like it; the nearest is this fault",
+    }[Fit(suspicion["fit"])]
+    kind = f"{suspicion['kind']} " if suspicion["kind"] else ""
+    return f"{kind}{head}: {suspicion['fault']} {suspicion['fix']}"

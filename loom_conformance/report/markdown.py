@@ -48,7 +48,7 @@ def _one(report: Document) -> list[str]:
         lines.append(f"| {_text(name)} | {proven} ({counts}) | {behind} | {caught} |")
     lines.append("")
     for one in report["diagnosis"]:
-        sentence = suspicion_text(one["fit"], one["fault"], one["fix"])
+        sentence = suspicion_text(one)
         lines += [f"- Likely fault, {_text(one['family'])}: {_text(sentence)}"]
     lines += ["", *_failures(report)]
     backend = report["backend"]

@@ -152,6 +152,15 @@ class RuleResult:
     duration_s: float = 0.0
 
     @property
+    def wrongly_listed(self) -> bool:
+        """Whether it failed only because the backend lists it as known to fail, and it holds."""
+        return (
+            self.outcome is Outcome.FAILED
+            and bool(self.tests)
+            and all(test.outcome is not Outcome.FAILED for test in self.tests)
+        )
+
+    @property
     def judged(self) -> bool:
         """Whether any test of it came to a judgement."""
         return any(

@@ -48,7 +48,7 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
     if report["diagnosis"]:
         lines += ["", "likely fault"]
         for one in report["diagnosis"]:
-            sentence = suspicion_text(one["fit"], one["fault"], one["fix"])
+            sentence = suspicion_text(one)
             lines += wrapped(f"{one['family']}: {sentence}", "  ", "    ", width)
     lines.append("")
     lines += wrapped(report["certificate"]["line"], _first("certificate"), width=width)

@@ -7,9 +7,16 @@ from collections.abc import Iterable
 from report_samples import broken, report
 
 from loom_conformance.contract.rules import rules
-from loom_conformance.report.claims import Claim
-from loom_conformance.report.diagnosis import Fit, Suspicion, diagnose, suspicion_text
+from loom_conformance.report.claims import Claim, claims
+from loom_conformance.report.diagnosis import (
+    Fit,
+    Suspicion,
+    diagnose,
+    families,
+    suspicion_text,
+)
 from loom_conformance.report.html import render
+from loom_conformance.report.left_out import left_out, looks
 from loom_conformance.report.markdown import markdown
 from loom_conformance.report.outcomes import Outcome, RuleResult
 from loom_conformance.report.terminal import summary
@@ -99,8 +106,46 @@ def test_every_form_of_a_report_tells_it() -> None:
         Suspicion(KNOWN["skips"], Fit.EXACT, 1.0).to_json(),
         Suspicion(KNOWN["races"], Fit.NEAR, 0.5).to_json(),
     ]
-    sentence = suspicion_text("exact", "skips is wrong.", "Mend it.")
-    assert sentence == "Just what this fault looks like: skips is wrong. Mend it."
+    made["diagnosis"][0]["kind"] = "Refusals are lost."
+    sentence = suspicion_text(made["diagnosis"][0])
+    assert sentence == (
+        "Refusals are lost. Just what this fault looks like: skips is wrong. Mend it."
+    )
     assert sentence in " ".join(" ".join(summary(made)).split())
     assert sentence in render([made])
     assert f"Likely fault, lost-refusal: {sentence}" in markdown([made])
+
+
+# --- how well it does -----------------------------------------------------------------------------
+
+
+def test_every_known_fault_has_a_family_that_is_described() -> None:
+    assert {one.family for one in claims().values()} <= families().keys()
+    assert all(text.endswith(".") for text in families().values())
+
+
+def test_a_fault_that_is_left_out_is_found_by_its_family() -> None:
+    found = left_out()
+    assert found.all == len(claims())
+    assert found.first + len(found.missed) == found.all
+    assert found.first >= 0.8 * found.siblings, str(found)
+    assert found.first >= 0.8 * found.all, str(found)
+
+
+def test_what_cannot_be_found_is_counted_apart() -> None:
+    found = left_out(KNOWN)
+    assert (found.all, found.siblings) == (5, 2)
+    assert found.first == 2
+    assert set(found.missed) == {"races", "fences-once", "races-and-hangs"}
+    assert "2 of 5 known faults" in str(found)
+    assert "100% of the 2 whose family has another fault, 40% of all" in str(found)
+
+
+def test_a_known_fault_is_found_by_itself() -> None:
+    known = claims()
+    found = [
+        name
+        for name, fault in known.items()
+        if [one.claim.family for one in diagnose(looks(fault), at_most=1)] == [fault.family]
+    ]
+    assert len(found) >= 0.9 * len(known)
