@@ -126,6 +126,11 @@ class Stage:
         self._storages.append(address)
         return address
 
+    async def remove(self, address: str) -> None:
+        """Destroy a storage of this test's own before its end."""
+        self._storages.remove(address)
+        await self.session.destroy(address)
+
     async def connect(self, address: str | None = None, *, name: str | None = None) -> Handle:
         """One more handle, closed after the test."""
         place = await self.address() if address is None else address

@@ -178,7 +178,7 @@ async def _on_a_removed_storage(stage: Stage) -> Outcome[None]:
     handle = await stage.contender(address)
     log = Log(stage.session.fresh_id())
     stage.given(await stage.write_alone(handle, log.envelope()))
-    await stage.session.destroy(address)
+    await stage.remove(address)
     outcome = await stage.write_alone(handle, log.envelope(1))
     if outcome.ok:
         raise NotOffered("an open handle outlives its storage here, so that is no fault")
