@@ -1,4 +1,4 @@
-"""What is filled in while the site is built: the architecture's picture and table, and the nav."""
+"""What is made while the site is built: the architecture's picture, the gallery, and the nav."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from gallery import PAGE, filled_gallery, gallery
+from mkdocs.structure.files import File
 from rooms import filled_architecture
 
 OPTIONAL: Final = frozenset({"faults.md"})
@@ -20,10 +22,19 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill the architecture page from the code."""
+def on_files(files: Any, config: Any) -> Any:
+    """Add the gallery's reports, which no page of the documentation is made of."""
+    for place, text in gallery(Path(config["docs_dir"])).pages.items():
+        files.append(File.generated(config, place, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Fill the architecture page from the code, and the gallery's from its reports."""
     if page.file.src_uri == "architecture.md":
         return filled_architecture(markdown)
+    if page.file.src_uri == PAGE:
+        return filled_gallery(markdown, Path(config["docs_dir"]))
     return markdown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ..report.document import DocumentError, read
 from ..report.files import check_path, write_reports
@@ -25,6 +26,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="write PATH: .html, .md, .svg or certificate.json; may be given again "
         "(default: print the summaries)",
     )
+    parser.add_argument(
+        "--docs",
+        default="",
+        type=_address,
+        metavar="URL",
+        help="where the kit's documentation site is, to link each rule's page there",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,9 +52,16 @@ def run(options: argparse.Namespace) -> int:
             say(stdout(), [*summary(report), ""])
         return CONFORMS
     try:
-        written = write_reports(reports, options.output)
+        written = write_reports(reports, options.output, options.docs)
     except OSError as error:
         say(stderr(), [f"a report could not be written: {error}"])
         return COULD_NOT_RUN
     say(stdout(), [f"report       {path}" for path in written])
     return CONFORMS
+
+
+def _address(text: str) -> str:
+    """An address of a site, which no browser takes for a script."""
+    if urlsplit(text).scheme in ("", "http", "https", "file"):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no http address, and no relative one")

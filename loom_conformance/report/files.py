@@ -42,11 +42,12 @@ def check_path(path: Path) -> str | None:
     return None
 
 
-def write_reports(reports: Sequence[Document], paths: Iterable[Path]) -> list[Path]:
+def write_reports(reports: Sequence[Document], paths: Iterable[Path], docs: str = "") -> list[Path]:
     """Write each kind of report that the paths ask for.
 
     A page and a summary hold all reports; of the other kinds there is one file a backend, and
-    where there are several, each has the backend's name put before its suffix.
+    where there are several, each has the backend's name put before its suffix. With `docs`, the
+    address of the documentation site, a page links each rule's part of it.
 
     Returns:
         the files that were written.
@@ -58,7 +59,7 @@ def write_reports(reports: Sequence[Document], paths: Iterable[Path]) -> list[Pa
     for path in paths:
         kind = kind_of(path)
         if kind in _TOGETHER:
-            _write(path, _TOGETHER[kind](reports))
+            _write(path, _TOGETHER[kind](reports, docs))
             written.append(path)
             continue
         for place, report in zip(_places(path, reports), reports, strict=True):
@@ -67,19 +68,19 @@ def write_reports(reports: Sequence[Document], paths: Iterable[Path]) -> list[Pa
     return written
 
 
-def _page(reports: Sequence[Document]) -> str:
+def _page(reports: Sequence[Document], docs: str) -> str:
     from .html import render
 
-    return render(reports)
+    return render(reports, docs=docs)
 
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
-_TOGETHER: Final[Mapping[str | None, Callable[[Sequence[Document]], str]]] = {
+_TOGETHER: Final[Mapping[str | None, Callable[[Sequence[Document], str], str]]] = {
     ".html": _page,
-    ".md": markdown,
+    ".md": lambda reports, docs: markdown(reports),
 }
 
 _EACH: Final[Mapping[str, Callable[[Document], str]]] = {

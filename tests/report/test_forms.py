@@ -75,6 +75,16 @@ def test_the_page_has_every_rule_and_every_failure() -> None:
     assert "wrong does not conform" in text
 
 
+def test_each_failure_links_its_rule_and_the_documentation_where_that_is_known() -> None:
+    page = Page(render([failing()]))
+    hrefs = [attributes["href"] for attributes in page.named("a")]
+    assert {"#rule-SEQ-1", "#rule-SEQ-4", "#rule-READ-3"} <= set(hrefs)
+    page = Page(render([failing()], docs="https://docs.example/kit/"))
+    hrefs = [attributes["href"] for attributes in page.named("a")]
+    assert hrefs.count("https://docs.example/kit/rules/#seq-4") == 2
+    assert hrefs.count("https://docs.example/kit/rules/#seq-2") == 1
+
+
 def test_the_page_asks_for_nothing_from_elsewhere() -> None:
     page = Page(render([failing()]))
     assert page.named("link") == page.named("img") == page.named("iframe") == []

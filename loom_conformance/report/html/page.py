@@ -45,8 +45,16 @@ class Column:
     rules: Mapping[str, Mapping[str, Any]]
 
 
-def render(reports: Sequence[Document], title: str = "Conformance report") -> str:
+def render(
+    reports: Sequence[Document], title: str = "Conformance report", *, docs: str = ""
+) -> str:
     """One page about these reports, side by side.
+
+    Args:
+        reports: the reports, at least one.
+        title: what stands over it.
+        docs: the address of the kit's documentation site, relative to the page or absolute, to
+            link each rule's page there; with `""` a rule's own part of the page is all there is.
 
     Raises:
         ValueError: there is no report.
@@ -59,6 +67,7 @@ def render(reports: Sequence[Document], title: str = "Conformance report") -> st
         .get_template("report.html")
         .render(
             title=title,
+            docs=docs.rstrip("/"),
             columns=columns,
             groups=_groups(columns),
             failures=_failures(columns),
