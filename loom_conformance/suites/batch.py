@@ -33,7 +33,7 @@ class BatchSuite:
         writer = await stage.writer()
         for size in (1, 2, 3, 100):
             log = await stage.given_log(1)
-            batch = _next(log, size)
+            batch = following(log, size)
             stage.returned(await writer.append_batch(batch), "a good batch to be acknowledged")
             log.envelopes += batch
             await stage.holds(log)
@@ -43,18 +43,18 @@ class BatchSuite:
         await stage.needs("batch")
         for position in range(5):
             log = await stage.given_log(2)
-            batch = _next(log, 4)
+            batch = following(log, 4)
             batch.insert(position, log.envelope(0, id=f"rival-{log.execution_id}"))
-            await _refused_whole(stage, batch, log, DuplicateSequenceError)
+            await refused_whole(stage, batch, log, DuplicateSequenceError)
 
     @rule("BATCH-2")
     async def test_a_taken_id_at_any_position_refuses_the_whole_batch(self, stage: Stage) -> None:
         await stage.needs("batch")
         for position in range(5):
             log = await stage.given_log(2)
-            batch = _next(log, 5)
+            batch = following(log, 5)
             batch[position] = log.envelope(batch[position].sequence, id=log.envelopes[0].id)
-            await _refused_whole(stage, batch, log, DuplicateEnvelopeIdError)
+            await refused_whole(stage, batch, log, DuplicateEnvelopeIdError)
 
     @rule("BATCH-3")
     async def test_two_envelopes_of_one_batch_with_the_same_slot_refuse_it(
@@ -63,9 +63,9 @@ class BatchSuite:
         await stage.needs("batch")
         for first, second in ((0, 1), (0, 3), (2, 3)):
             log = await stage.given_log(1)
-            batch = _next(log, 4)
+            batch = following(log, 4)
             batch[second] = log.envelope(batch[first].sequence, id=f"twin-{log.execution_id}")
-            await _refused_whole(stage, batch, log, DuplicateSequenceError)
+            await refused_whole(stage, batch, log, DuplicateSequenceError)
 
     @rule("BATCH-3")
     async def test_two_envelopes_of_one_batch_with_the_same_id_refuse_it(
@@ -74,27 +74,27 @@ class BatchSuite:
         await stage.needs("batch")
         for first, second in ((0, 1), (0, 3), (2, 3)):
             log = await stage.given_log(1)
-            batch = _next(log, 4)
+            batch = following(log, 4)
             batch[second] = log.envelope(batch[second].sequence, id=batch[first].id)
-            await _refused_whole(stage, batch, log, DuplicateEnvelopeIdError)
+            await refused_whole(stage, batch, log, DuplicateEnvelopeIdError)
 
     @rule("BATCH-3")
     async def test_the_same_envelope_twice_in_one_batch_refuses_it(self, stage: Stage) -> None:
         await stage.needs("batch")
         log = await stage.given_log(1)
         twin = log.envelope()
-        await _refused_whole(stage, [twin, twin], log, *CONFLICTS)
+        await refused_whole(stage, [twin, twin], log, *CONFLICTS)
 
     @rule("BATCH-3")
     async def test_one_id_for_two_executions_of_a_batch_counts_as_the_scope_says(
         self, stage: Stage
     ) -> None:
-        await _needs_mixed_batches(stage)
+        await needs_mixed_batches(stage)
         log, other = await stage.given_log(1), await stage.given_log(1)
         one_id = f"shared-{log.execution_id}"
         batch = [log.envelope(id=one_id), other.envelope(id=one_id)]
         if stage.backend.envelope_ids == "store":
-            await _refused_whole(stage, batch, log, DuplicateEnvelopeIdError, others=[other])
+            await refused_whole(stage, batch, log, DuplicateEnvelopeIdError, others=[other])
             return
         outcome = await (await stage.writer()).append_batch(batch)
         stage.returned(outcome, "one id in two executions, since the declared scope is execution")
@@ -104,20 +104,20 @@ class BatchSuite:
 
     @rule("BATCH-4")
     async def test_a_batch_is_atomic_across_executions(self, stage: Stage) -> None:
-        await _needs_mixed_batches(stage)
+        await needs_mixed_batches(stage)
         for position in range(3):
             logs = [await stage.given_log(1) for _ in range(3)]
             batch = [log.envelope() for log in logs]
             offended = logs[position]
             batch[position] = offended.envelope(0, id=f"rival-{offended.execution_id}")
-            await _refused_whole(stage, batch, offended, DuplicateSequenceError, others=logs)
+            await refused_whole(stage, batch, offended, DuplicateSequenceError, others=logs)
 
     @rule("BATCH-4")
     async def test_a_batch_over_several_executions_is_stored_whole(self, stage: Stage) -> None:
-        await _needs_mixed_batches(stage)
+        await needs_mixed_batches(stage)
         writer = await stage.writer()
         logs = [await stage.given_log(length) for length in (0, 1, 2)]
-        batch = [envelope for log in logs for envelope in _next(log, 2)]
+        batch = [envelope for log in logs for envelope in following(log, 2)]
         stage.returned(await writer.append_batch(batch), "a good batch to be acknowledged")
         for log in logs:
             log.envelopes += [one for one in batch if one.execution_id == log.execution_id]
@@ -132,7 +132,7 @@ class BatchSuite:
         for _ in range(stage.settings.rounds(3)):
             log = stage.log()
             other = stage.log() if mixed else log
-            batch = _next(log, 50) + (_next(other, 50) if mixed else [])
+            batch = following(log, 50) + (following(other, 50) if mixed else [])
             outcome = await _watched(stage, writer, [*readers, writer], batch, log, other)
             seen.append([outcome])
             log.envelopes += [one for one in batch if one.execution_id == log.execution_id]
@@ -156,7 +156,7 @@ class BatchSuite:
         await stage.needs("batch")
         log = stage.log()
         writer = (await stage.writer()).patient(10)
-        batch = _next(log, _largest(stage))
+        batch = following(log, largest(stage))
         stage.returned(await writer.append_batch(batch), f"a batch of {len(batch)} to be stored")
         log.envelopes += batch
         await stage.holds(log)
@@ -177,9 +177,9 @@ class BatchSuite:
     ) -> None:
         await stage.needs("batch")
         log = await stage.given_log(1)
-        batch = _next(log, _largest(stage) - 1)
+        batch = following(log, largest(stage) - 1)
         batch.append(log.envelope(0, id=f"rival-{log.execution_id}"))
-        await _refused_whole(stage, batch, log, DuplicateSequenceError, patience=10)
+        await refused_whole(stage, batch, log, DuplicateSequenceError, patience=10)
 
     @rule("BATCH-7")
     async def test_a_large_batch_whose_last_id_is_taken_is_refused_whole(
@@ -188,9 +188,9 @@ class BatchSuite:
         """Its sequences ascend to the end, so that sorting does not bring the offender forward."""
         await stage.needs("batch")
         log = await stage.given_log(1)
-        batch = _next(log, _largest(stage))
+        batch = following(log, largest(stage))
         batch[-1] = log.envelope(batch[-1].sequence, id=log.envelopes[0].id)
-        await _refused_whole(stage, batch, log, DuplicateEnvelopeIdError, patience=10)
+        await refused_whole(stage, batch, log, DuplicateEnvelopeIdError, patience=10)
 
     @rule("BATCH-7")
     async def test_a_batch_beyond_the_declared_limit_is_refused_whole(self, stage: Stage) -> None:
@@ -199,7 +199,7 @@ class BatchSuite:
         if limit is None:
             raise NotOffered("the backend declares no largest batch")
         log = await stage.given_log(1)
-        await _refused_whole(stage, _next(log, limit + 1), log, ValueError, patience=10)
+        await refused_whole(stage, following(log, limit + 1), log, ValueError, patience=10)
 
     @rule("BATCH-8")
     async def test_any_iterable_is_a_batch(self, stage: Stage) -> None:
@@ -207,7 +207,7 @@ class BatchSuite:
         writer = await stage.writer()
         for kind in (list, tuple, iter, _generator, _OneShot, dict.fromkeys):
             log = await stage.given_log(1)
-            batch = _next(log, 3)
+            batch = following(log, 3)
             stage.returned(
                 await writer.append_batch(kind(batch)),
                 f"a batch given as {getattr(kind, '__name__', kind)} to be stored",
@@ -216,11 +216,25 @@ class BatchSuite:
             await stage.holds(log)
 
     @rule("BATCH-8")
+    async def test_an_iterable_that_fails_midway_leaves_nothing(self, stage: Stage) -> None:
+        await stage.needs("batch")
+        writer = await stage.writer()
+        for given in (0, 1, 3):
+            log = await stage.given_log(1)
+            outcome = await writer.append_batch(_failing(following(log, given)))
+            if outcome.ok:
+                stage.broken(
+                    f"the iterable's own error, which comes after {given} envelopes", outcome.line()
+                )
+            await stage.holds(log, expected="nothing of a batch that was never given whole")
+            await stage.still_good(writer, log)
+
+    @rule("BATCH-8")
     async def test_a_one_shot_iterable_with_a_conflict_is_refused_whole(self, stage: Stage) -> None:
         await stage.needs("batch")
         log = await stage.given_log(1)
-        batch = [*_next(log, 2), log.envelope(0, id=f"rival-{log.execution_id}")]
-        await _refused_whole(stage, _generator(batch), log, DuplicateSequenceError)
+        batch = [*following(log, 2), log.envelope(0, id=f"rival-{log.execution_id}")]
+        await refused_whole(stage, _generator(batch), log, DuplicateSequenceError)
 
     @rule("BATCH-9")
     async def test_of_simultaneous_overlapping_batches_the_log_is_the_union(
@@ -254,21 +268,24 @@ class BatchSuite:
         must_have_met(rounds)
 
 
-def _next(log: Log, count: int) -> list[EventEnvelope]:
+def following(log: Log, count: int) -> list[EventEnvelope]:
+    """The next so many envelopes of an execution."""
     return [log.envelope(log.next + place) for place in range(count)]
 
 
-def _largest(stage: Stage) -> int:
+def largest(stage: Stage) -> int:
+    """How many envelopes the largest batch of the contract holds here."""
     return min(LARGE, stage.backend.max_batch or LARGE)
 
 
-async def _needs_mixed_batches(stage: Stage) -> None:
+async def needs_mixed_batches(stage: Stage) -> None:
+    """Raise `NotOffered` where a batch cannot span executions."""
     await stage.needs("batch")
     if stage.backend.batch_scope != "store":
         raise NotOffered('a batch holds one execution here (batch_scope = "execution")')
 
 
-async def _refused_whole(
+async def refused_whole(
     stage: Stage,
     batch: Iterable[EventEnvelope],
     log: Log,
@@ -276,6 +293,7 @@ async def _refused_whole(
     others: Iterable[Log] = (),
     patience: float = 1,
 ) -> None:
+    """Check that a batch is refused with one of the errors, and that nothing of it is there."""
     writer = (await stage.writer()).patient(patience)
     names = " or ".join(error.__name__ for error in errors)
     outcome = await writer.append_batch(batch)
@@ -324,6 +342,15 @@ def _generator(batch: Iterable[EventEnvelope]) -> Iterator[EventEnvelope]:
     yield from batch
 
 
+class UnreadableError(Exception):
+    """What the iterable that fails raises."""
+
+
+def _failing(batch: Iterable[EventEnvelope]) -> Iterator[EventEnvelope]:
+    yield from batch
+    raise UnreadableError("the rest of the batch cannot be made")
+
+
 class _OneShot:
     """An iterable that gives its envelopes once and complains if it is asked again."""
 
@@ -345,7 +372,7 @@ def _overlapping(contested: Log, number: int, own: Log | None) -> list[EventEnve
     ]
     if own is None:
         return shared
-    before, after = _next(own, 2)
+    before, after = following(own, 2)
     return [before, *shared, after]
 
 

@@ -17,6 +17,7 @@ from .faults import FaultSuite
 from .fencing import FencingSuite
 from .histories import HistorySuite
 from .killed import KilledSuite
+from .large import LargeSuite
 from .leases import LeasesSuite
 from .model import ModelSuite
 from .races import RacesSuite
@@ -37,6 +38,7 @@ class Conformance(
     ScopingSuite,
     CoalescingSuite,
     DurabilitySuite,
+    LargeSuite,
     FencingSuite,
     RangeSuite,
     BatchSuite,
