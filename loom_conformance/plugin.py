@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import sys
 import time
+import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -238,6 +239,13 @@ class _Listener:
         """Tell those who follow the run that a test is done."""
         if _one(self._config, "stream"):
             _recorder(self._config).told("done", str(nodeid))
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
+        """Take in what a backend did not clean up, here or in an xdist worker."""
+        from .lab.verdict import UncleanWarning
+
+        if issubclass(warning_message.category, UncleanWarning):
+            _recorder(self._config).left(str(warning_message.message))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in what a test found, here or in an xdist worker."""

@@ -23,7 +23,14 @@ from .loop import BoundedLoop, LoopLost
 from .paths import APPEND, WritePath
 from .settings import Settings
 from .stage import Stage
-from .verdict import CouldNotRun, Failure, Inconclusive, NotOffered, RuleBroken
+from .verdict import (
+    CouldNotRun,
+    Failure,
+    Inconclusive,
+    NotOffered,
+    RuleBroken,
+    UncleanWarning,
+)
 
 T = TypeVar("T")
 
@@ -31,10 +38,6 @@ SET_UP_FACTOR = 6
 """How many deadlines the making of a storage may take, or the start of a server."""
 
 TRIES_BEFORE_GIVING_UP = 3
-
-
-class UncleanWarning(UserWarning):
-    """A backend did not remove a storage, or did not stop its server."""
 
 
 Body = Callable[[Stage], Coroutine[Any, Any, None]]

@@ -79,3 +79,7 @@ class CouldNotRun(Exception):
     def __init__(self, reason: str, *, first: bool) -> None:
         super().__init__(reason)
         self.first = first
+
+
+class UncleanWarning(UserWarning):
+    """A backend did not remove a storage, or did not stop its server."""

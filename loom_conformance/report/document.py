@@ -71,6 +71,7 @@ def document(run: Run, key: str) -> Document:
             "evidence": dict(certificate.evidence),
             "line": certificate.line,
         },
+        "unclean": list(run.unclean),
         "diagnosis": [suspicion.to_json() for suspicion in diagnose(results)],
         "profiles": [_profile(profile, results) for profile in PROFILES],
         "rules": [_rule(result) for result in results],

@@ -233,6 +233,13 @@ class Recorder:
         """Tell those who follow the run that a test starts, or that it is done."""
         self._write({"event": event, "nodeid": nodeid})
 
+    def left(self, text: str) -> None:
+        """Note what a backend did not clean up."""
+        if not self.worker:
+            event = {"event": "unclean", "text": text}
+            self.run.take(event)
+            self._write(event)
+
     def take(self, report: Any) -> None:
         """Take the events off a report."""
         if self.worker:

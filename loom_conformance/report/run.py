@@ -137,6 +137,7 @@ class Run:
         duration_s: how long it took, once it has ended.
         why_missing: why tests have no result, where that is known.
         stopped: `"interrupted"` or `"terminated"` where somebody stopped it before its end.
+        unclean: what backends did not clean up, each once.
         subjects: what was tested, by key.
     """
 
@@ -148,6 +149,7 @@ class Run:
     duration_s: float = 0.0
     why_missing: str = ""
     stopped: str = ""
+    unclean: list[str] = field(default_factory=list)
     subjects: dict[str, SubjectRun] = field(default_factory=dict)
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -159,6 +161,8 @@ class Run:
             data = {key: value for key, value in event.items() if key not in ("event", "subject")}
             data["outcome"] = Outcome(data["outcome"])
             self.subjects[event["subject"]].take(TestResult(**data))
+        elif event["event"] == "unclean" and event["text"] not in self.unclean:
+            self.unclean.append(event["text"])
 
     def rule_results(self, key: str) -> list[RuleResult]:
         """What became of every rule on one backend."""

@@ -50,6 +50,8 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
         for one in report["diagnosis"]:
             sentence = suspicion_text(one)
             lines += wrapped(f"{one['family']}: {sentence}", "  ", "    ", width)
+    for text in report.get("unclean", ()):
+        lines += ["", *wrapped(text, _first("clean-up"), width=width)]
     lines.append("")
     lines += wrapped(report["certificate"]["line"], _first("certificate"), width=width)
     return lines

@@ -109,6 +109,14 @@ harmful("Killed", lambda: os.kill(os.getpid(), signal.SIGKILL))
 harmful("Interrupts", interrupts)
 
 
+class Untidy(MemoryBackend):
+    async def destroy(self, address):
+        raise OSError("the folder is busy")
+
+    async def stop(self):
+        await asyncio.Event().wait()
+
+
 class CreateRaises(MemoryBackend):
     name = "raises"
 

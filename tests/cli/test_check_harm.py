@@ -45,6 +45,19 @@ def test_a_store_that_harms_no_one_is_judged_as_ever(folder: Path, name: str) ->
     assert told == (name == "LeavesThreads")
 
 
+def test_what_a_backend_does_not_clean_up_is_said(folder: Path) -> None:
+    result = loom(folder, "check", "harmful:Untidy", *ARGUMENTS)
+    assert result.returncode == 0, result.stdout + result.stderr
+    told = " ".join(result.stdout.split())
+    assert "clean-up Untidy.destroy() raised OSError: the folder is busy; the storage is" in told
+    assert "clean-up Untidy.stop() did not settle within" in told
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert [text.partition("(")[0] for text in report["unclean"]] == [
+        "Untidy.destroy",
+        "Untidy.stop",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

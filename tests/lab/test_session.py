@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from loom_backends.memory import MemoryBackend
-from loom_conformance.lab.session import Session, UncleanWarning
+from loom_conformance.lab.session import Session
 from loom_conformance.lab.settings import Settings
 from loom_conformance.lab.stage import Stage
+from loom_conformance.lab.verdict import UncleanWarning
 
 DEADLINE = 0.05
 
