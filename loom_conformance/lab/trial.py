@@ -295,9 +295,7 @@ class _Trial:
                     self._killed(child)
             finally:
                 self._children.remove(child)
-            # One that was killed at once made no file, and no calls.
-            files = [child.history] if child.history.exists() else []
-            made = read_history(files).counts()["calls"]
+            made = read_history(_begun([child.history])).counts()["calls"]
             self._made += made
             if left is not None:
                 left -= made
@@ -489,7 +487,12 @@ class _Trial:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.jsonl"))
+    return _begun(sorted(folder.glob("*.jsonl")))
+
+
+def _begun(files: list[Path]) -> list[Path]:
+    """Without those whose process was killed before it had written anything."""
+    return [file for file in files if file.exists() and file.stat().st_size]
 
 
 def overlaps(history: History) -> int:
