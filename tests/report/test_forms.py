@@ -136,6 +136,48 @@ def test_lanes_show_every_step_and_mark_the_wrong_one() -> None:
     assert [element.get("class") for element in root.iter("circle")].count("dot wrong") == 1
 
 
+def test_the_last_step_is_marked_where_none_says_that_it_is_wrong() -> None:
+    rows = [{**row, "wrong": False, "remark": ""} for row in TRACE["rows"]]
+    classes = [
+        element.get("class")
+        for element in ElementTree.fromstring(lanes(TRACE["nodes"], rows, "SEQ-4")).iter("circle")
+    ]
+    assert classes == [*["dot"] * (len(rows) - 1), "dot wrong"]
+    rows[1]["remark"] = "once more"
+    classes = [
+        element.get("class")
+        for element in ElementTree.fromstring(lanes(TRACE["nodes"], rows, "SEQ-4")).iter("circle")
+    ]
+    assert classes.index("dot wrong") == 1
+
+
+def test_a_picture_cuts_a_call_and_not_what_came_of_it() -> None:
+    text = (
+        "append('run-000001' at 0, id 'run-000001-rival-4') → DuplicateSequenceError: it is taken"
+    )
+    nodes = [str(number) for number in range(4)]
+    rows = [
+        {"step": 1, "node": node, "text": text, "remark": "", "wrong": False} for node in range(4)
+    ]
+    root = ElementTree.fromstring(lanes(nodes, rows, "SEQ-4"))
+    calls = [element for element in root.iter("text") if "call" in str(element.get("class"))]
+    shown = ["".join(element.itertext()).removeprefix(text) for element in calls]
+    assert shown[0] == "→ DuplicateSequenceError"
+    assert shown[3].startswith("append('run")
+    assert shown[3].endswith(" → DuplicateSequenceError")
+    assert int(str(root.get("width"))) <= 1150
+
+
+def test_the_failure_that_is_drawn_stands_first() -> None:
+    report_ = failing()
+    rule = next(one for one in report_["rules"] if one["id"] == "SEQ-4")
+    plain = {**rule["failures"][0], "picture": None, "trace": None, "path": "batch-last"}
+    rule["failures"].insert(0, plain)
+    text = render([report_])
+    start = text.index('id="failure-0-SEQ-4"')
+    assert text.index("<svg", start) < text.index("The same on", start)
+
+
 def test_bars_show_what_is_certain_and_what_is_stuck() -> None:
     root = ElementTree.fromstring(bars(CALLS["bars"], "BATCH-9"))
     classes = [element.get("class") for element in root.iter("rect")]
@@ -145,7 +187,7 @@ def test_bars_show_what_is_certain_and_what_is_stuck() -> None:
 def test_long_text_is_cut_and_stands_whole_in_a_title() -> None:
     rows = [{"step": 1, "node": 0, "text": "x" * 500, "remark": "", "wrong": False}]
     root = ElementTree.fromstring(lanes(["A", "B"], rows, "name"))
-    call = next(one for one in root.iter("text") if one.get("class") == "call")
+    call = next(one for one in root.iter("text") if one.get("class") == "call wrong")
     title = call.find("title")
     assert title is not None
     assert title.text == "x" * 500

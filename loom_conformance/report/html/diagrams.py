@@ -17,10 +17,15 @@ from ..text import printable, shortened
 CHARACTER: Final = 7.3
 """Width of one character of the diagrams' font, in pixels, generously."""
 
+PAGE: Final = 1140.0
+"""Width that a picture has on a wide screen, in pixels."""
+
 ROW: Final = 26
 HEAD: Final = 34
 NUMBER: Final = 34
 """Pixels at the left for the numbers of the steps."""
+
+_ERROR: Final = re.compile(r"\w+(Error|Exception|Interrupt)\b")
 
 _CALL: Final = re.compile(r"(?P<node>[\w ]+?)\.(?P<call>\w+\(.*)", re.DOTALL)
 
@@ -66,7 +71,8 @@ def lanes(nodes: Sequence[str], rows: Sequence[Mapping[str, Any]], name: str) ->
     """Nodes side by side, one step a row, the step where it went wrong marked."""
     lane = max(190.0, min(430.0, 960 / max(1, len(nodes))))
     room = int((lane - 24) / CHARACTER) if len(nodes) > 1 else 110
-    last_room = max(room, 56)
+    left = PAGE - NUMBER - lane * (len(nodes) - 1) - 30
+    last_room = max(room, min(110, int(left / CHARACTER)))
     heights = [ROW + (16 if row["remark"] else 0) for row in rows]
     width = NUMBER + lane * (len(nodes) - 1) + last_room * CHARACTER + 30
     height = HEAD + sum(heights) + 10
@@ -80,12 +86,13 @@ def lanes(nodes: Sequence[str], rows: Sequence[Mapping[str, Any]], name: str) ->
             )
         )
     top = float(HEAD)
-    for row, tall in zip(rows, heights, strict=True):
+    wrong_one = _wrong(rows)
+    for place, (row, tall) in enumerate(zip(rows, heights, strict=True)):
         x = NUMBER + row["node"] * lane
         chars = last_room if row["node"] == len(nodes) - 1 else room
         text = printable(str(row["text"]))
-        wrong = " wrong" if row["wrong"] else ""
-        if row["wrong"]:
+        wrong = " wrong" if row["wrong"] or place == wrong_one else ""
+        if wrong:
             parts.append(
                 _format(
                     '<rect class="band" x="0" y="{}" width="{}" height="{}"/>', top, width, tall
@@ -99,7 +106,7 @@ def lanes(nodes: Sequence[str], rows: Sequence[Mapping[str, Any]], name: str) ->
             _format('<circle class="dot{}" cx="{}" cy="{}" r="4"/>', Markup(wrong), x + 6, top + 13)
             + _format(
                 '<text class="call{}" x="{}" y="{}"><title>{}</title>{}</text>',
-                *(Markup(wrong), x + 16, top + 17, text, _middle(text, chars)),
+                *(Markup(wrong), x + 16, top + 17, text, _brief(text, chars)),
             )
         )
         if row["remark"]:
@@ -112,6 +119,14 @@ def lanes(nodes: Sequence[str], rows: Sequence[Mapping[str, Any]], name: str) ->
             )
         top += tall
     return Markup("").join([*parts, Markup("</svg>")])
+
+
+def _wrong(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """The row where it came out, where none says so itself: the last remarkable one, or the last."""
+    steps = [place for place, row in enumerate(rows) if row["step"] is not None]
+    if not steps or any(row["wrong"] for row in rows):
+        return None
+    return next((place for place in reversed(steps) if rows[place]["remark"]), steps[-1])
 
 
 def bars(calls: Sequence[Mapping[str, Any]], name: str) -> Markup:
@@ -132,7 +147,7 @@ def bars(calls: Sequence[Mapping[str, Any]], name: str) -> Markup:
             )
             + _format(
                 '<text class="call{}" x="{}" y="{}"><title>{}</title>{}</text>',
-                *(Markup(state), left + span + 14, top + 12, text, _middle(text, 84)),
+                *(Markup(state), left + span + 14, top + 12, text, _brief(text, 84)),
             )
         )
     return Markup("").join([*parts, Markup("</svg>")])
@@ -156,6 +171,21 @@ def _format(template: str, *values: object) -> Markup:
 def _named(node: str) -> str:
     name = printable(node)
     return shortened(f"node {name}" if len(name) == 1 else name, 30)
+
+
+def _brief(text: str, longest: int) -> str:
+    """A call and its answer in at most so many characters: the kind of an error is kept whole."""
+    call, arrow, answer = text.rpartition(" → ")
+    kind = _ERROR.match(answer)
+    if len(text) <= longest or not arrow or kind is None:
+        return _middle(text, longest)
+    answer = f"{arrow}{kind[0]}"
+    method, bracket, _ = call.partition("(")
+    shortest = f"{method}(…)" if bracket else call
+    room = longest - len(answer)
+    if room > len(shortest) + 8:
+        return f"{_middle(call, room)}{answer}"
+    return f"{shortest}{answer}" if room >= len(shortest) else _middle(answer.strip(), longest)
 
 
 def _middle(text: str, longest: int) -> str:

@@ -157,7 +157,10 @@ def _failures(columns: Sequence[Column]) -> list[dict[str, Any]]:
         for rule in column.rules.values():
             if rule["failures"]:
                 known: Rule | None = rules().get(rule["id"])
-                found.append({"column": column, "rule": rule, "known": known})
+                # The one that is drawn tells most; the others are folded away below it.
+                first = sorted(rule["failures"], key=lambda one: one["picture"] is None)
+                shown = {**rule, "failures": first}
+                found.append({"column": column, "rule": shown, "known": known})
     order = [outcome.value for outcome in WORST_FIRST]
     found.sort(key=lambda one: order.index(one["rule"]["outcome"]))
     return found
