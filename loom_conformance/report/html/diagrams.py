@@ -122,7 +122,7 @@ def lanes(nodes: Sequence[str], rows: Sequence[Mapping[str, Any]], name: str) ->
 
 
 def _wrong(rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """The row where it came out, where none says so itself: the last remarkable one, or the last."""
+    """The row where it came out, if none says so itself: the last remarkable one, or the last."""
     steps = [place for place, row in enumerate(rows) if row["step"] is not None]
     if not steps or any(row["wrong"] for row in rows):
         return None
