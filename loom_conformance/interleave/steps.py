@@ -91,7 +91,8 @@ async def explore_steps(
             reason = example.reason
             return verdict(Finding.FAILS, reason=reason, counterexample=example)
         if runs >= schedules or time.monotonic() - began > seconds:
-            bound = f"stopped after {runs} schedules and {time.monotonic() - began:.0f} s; "
+            many = f"{runs} schedule" + ("" if runs == 1 else "s")
+            bound = f"stopped after {many} and {time.monotonic() - began:.0f} s; "
             break
     most = "1 preemption" if preemptions == 1 else f"{preemptions} preemptions"
     bound += f"at most {most} between resumptions"

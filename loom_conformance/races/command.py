@@ -18,7 +18,7 @@ from ..interleave.explore import Limits, Progress
 from ..interleave.token import BadToken
 from ..lab.selection import SelectionError, select
 from ..lab.verdict import NotOffered
-from ..report.text import wrapped
+from ..report.text import counted, wrapped
 from ..runtime import Assembly
 from .catalogue import RACES
 from .drawing import playable
@@ -431,7 +431,7 @@ def _progress(one: Race, parameters: Parameters, watch: Watch) -> Callable[[Prog
     def tell(progress: Progress) -> None:
         rate = progress.schedules / progress.seconds if progress.seconds else 0.0
         watch(
-            f"{words}: {progress.schedules:,} schedules, {rate:,.0f}/s, "
+            f"{words}: {counted(progress.schedules, 'schedule')}, {rate:,.0f}/s, "
             f"{progress.seconds:.0f} s, {progress.bound}"
         )
 
