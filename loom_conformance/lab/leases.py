@@ -109,9 +109,12 @@ class Passing:
 
     async def past(self) -> None:
         """Let more than `short` seconds pass."""
+        await self.passes(self.short * 1.5)
+
+    async def passes(self, seconds: float) -> None:
+        """Let so many seconds pass, all but for the moment that a call takes."""
         if isinstance(self.backend, Aging):
             backend, address = self.backend, await self.stage.address()
-            seconds = self.short * 1.5
             aged = await settle(
                 f"age_leases({seconds:g})",
                 "age_leases",
@@ -122,8 +125,8 @@ class Passing:
                 raise Inconclusive(f"set-up failed: {aged.line()}") from aged.error
             self.stage.steps.append(f"{seconds:g} s pass for every lease")
         else:
-            await asyncio.sleep(self.short * 1.5)
-            self.stage.steps.append(f"{self.short * 1.5:g} s pass")
+            await asyncio.sleep(seconds)
+            self.stage.steps.append(f"{seconds:g} s pass")
 
 
 class SkewedNode:

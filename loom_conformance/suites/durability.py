@@ -1,5 +1,7 @@
 """DUR-1 to DUR-5: what was acknowledged is there after the end of a handle, a process, a server.
 
+Beside them stand the tests of ID-1 and FENCE-2 that need two processes at work.
+
 Child processes write under load and are killed with SIGKILL at moments spread over their calls:
 at a chosen await of a chosen call. Each keeps a history of its own on disk, so what it was told
 before it died is known.
@@ -8,11 +10,20 @@ before it died is known.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ..backend import Crashing
-from ..contract.operations import AcquireFence, Append, AppendBatch, Done, Operation, Unknown
+from ..contract.operations import (
+    AcquireFence,
+    Append,
+    AppendBatch,
+    Done,
+    Operation,
+    Refused,
+    Unknown,
+)
 from ..contract.operations import Outcome as CallOutcome
 from ..lab.calls import Handle, Outcome, settle, short
 from ..lab.checker.call import Call
@@ -33,6 +44,7 @@ from ..spi import (
 from .case import rule
 
 KILLS = 6
+ACQUIRES = 20
 Made = Call[Operation, CallOutcome]
 
 CALLS_BEFORE = 25
@@ -81,6 +93,7 @@ class DurabilitySuite:
             envelope = log.envelope()
             stage.returned(await again.append(envelope), "the reopened storage to take writes")
             log.wrote(envelope)
+            await _id_stays_taken(stage, again, log, log.envelopes[0], "close and reopen")
             stage.given(await again.close())
         stage.logs.clear()
 
@@ -123,6 +136,66 @@ class DurabilitySuite:
             outcome = await death.handle.append(log.envelope())
             stage.returned(outcome, "the storage to take writes without repair by hand")
             stage.logs.clear()
+
+    @rule("ID-1")
+    async def test_an_envelope_id_that_another_process_took_is_refused(self, stage: Stage) -> None:
+        _needs_two_processes(stage)
+        address = await stage.own_storage()
+        async with stage.nursery() as nursery:
+            child = await nursery.spawn("writer", address)
+            await child.connect()
+            handle = await stage.connect(address, name="here")
+            log, other = Log(stage.session.fresh_id()), Log(stage.session.fresh_id())
+            theirs, ours = log.envelope(0), log.envelope(1)
+            told = await child.do(Append(theirs))
+            if not isinstance(told, Done):
+                raise Inconclusive(f"set-up failed: another process appends → {told}")
+            stage.given(await handle.append(ours))
+            log.envelopes += [theirs, ours]
+            writers = log, other
+            for where in writers if stage.backend.envelope_ids == "store" else writers[:1]:
+                rival = where.envelope(id=theirs.id)
+                outcome = await handle.append(rival)
+                if not is_error(outcome.error, DuplicateEnvelopeIdError):
+                    stage.broken(
+                        "DuplicateEnvelopeIdError for an id that another process took",
+                        outcome.line(),
+                    )
+                told = await child.do(Append(where.envelope(id=ours.id)))
+                stage.check(
+                    isinstance(told, Refused) and "DuplicateEnvelopeIdError" in told.bases,
+                    "DuplicateEnvelopeIdError in another process for an id that this one took",
+                    f"{short(ours.id)} again → {told}",
+                )
+            await stage.holds(log, other, handle=handle)
+
+    @rule("FENCE-2")
+    async def test_simultaneous_acquires_of_two_processes_get_different_tokens(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("fencing")
+        _needs_two_processes(stage)
+        address = await stage.own_storage()
+        name = stage.session.fresh_id()
+        async with stage.nursery() as nursery:
+            children = [await nursery.spawn(f"node-{number}", address) for number in range(2)]
+            for child in children:
+                await child.connect()
+            calls = [child.do(AcquireFence(name)) for _ in range(ACQUIRES) for child in children]
+            answers = await asyncio.gather(*calls)
+        tokens = [told.value for told in answers if isinstance(told, Done)]
+        stage.check(
+            len(tokens) == len(answers),
+            "every acquire to succeed",
+            f"{len(answers) - len(tokens)} of {len(answers)} did not: "
+            f"{next((told for told in answers if not isinstance(told, Done)), None)}",
+        )
+        twice = sorted(token for token, count in Counter(tokens).items() if count > 1)
+        stage.check(
+            not twice,
+            "simultaneous acquires in two processes to get different tokens",
+            f"{len(tokens)} acquires got {len(set(tokens))} tokens; more than one got {twice[:5]}",
+        )
 
     @rule("DUR-5")
     async def test_acknowledged_writes_survive_the_death_of_the_server(self, stage: Stage) -> None:
@@ -248,6 +321,23 @@ async def _still_unique(stage: Stage, death: _Death) -> None:
         outcome = await death.handle.append(rival)
         if not is_error(outcome.error, DuplicateSequenceError):
             stage.broken("a taken slot to stay taken after the writer's death", outcome.line())
+        log.envelopes = await death.read(stage, name)
+        await _id_stays_taken(stage, death.handle, log, envelope, "the writer's death")
+
+
+async def _id_stays_taken(
+    stage: Stage, handle: Handle, log: Log, envelope: EventEnvelope, event: str
+) -> None:
+    """Check that the envelope's id is refused at a free slot."""
+    outcome = await handle.append(log.envelope(id=envelope.id))
+    if not is_error(outcome.error, DuplicateEnvelopeIdError):
+        stage.broken(f"a taken envelope id to stay taken after {event}", outcome.line())
+
+
+def _needs_two_processes(stage: Stage) -> None:
+    stage.needs_to_outlive_processes()
+    if stage.backend.one_process_at_a_time:
+        raise NotOffered("no second process can open the storage")
 
 
 async def _still_fenced(stage: Stage, death: _Death) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ..backend import Aging
 from ..lab.burst import burst, must_have_met
 from ..lab.calls import Outcome, short
 from ..lab.leases import (
@@ -19,6 +20,8 @@ from ..lab.stage import Stage
 from ..lab.values import LOOKALIKES, made_unique
 from ..lab.verdict import NotOffered
 from .case import rule
+
+DAY = 24 * 3600.0
 
 
 class LeasesSuite:
@@ -43,6 +46,17 @@ class LeasesSuite:
             await _refused(stage, two.claim(name, "node-2", LONG * 10), "the lease is live")
             await passing.past()
             await _granted(stage, two.claim(name, "node-2"), "the lease has ended")
+
+    @rule("LEASE-1")
+    async def test_a_lease_of_a_week_is_live_on_its_sixth_day(self, stage: Stage) -> None:
+        if not isinstance(stage.backend, Aging):
+            raise NotOffered("the backend has no age_leases, and no test waits for days")
+        passing = Passing(stage)
+        async with lease_handles(stage, 2) as (one, two):
+            name = stage.session.fresh_id()
+            await _granted(stage, one.claim(name, "node-1", 7 * DAY))
+            await passing.passes(6 * DAY)
+            await _refused(stage, two.claim(name, "node-2"), "the lease is live")
 
     @rule("LEASE-2")
     async def test_of_simultaneous_claims_one_is_granted(self, stage: Stage) -> None:
@@ -107,6 +121,15 @@ class LeasesSuite:
                 await _granted(stage, two.claim(name, holder), "the lease has ended")
                 await _refused(stage, one.claim(name, "node-3"), "the new lease is live")
 
+    @rule("LEASE-3")
+    async def test_a_lease_of_part_of_a_second_ends_with_it(self, stage: Stage) -> None:
+        passing = Passing(stage)
+        async with lease_handles(stage, 2) as (one, two):
+            name = stage.session.fresh_id()
+            await _granted(stage, one.claim(name, "node-1", 0.25))
+            await passing.passes(0.3)
+            await _granted(stage, two.claim(name, "node-2"), "the lease has ended")
+
     @rule("LEASE-4")
     async def test_the_holder_of_an_expired_lease_has_lost_it(self, stage: Stage) -> None:
         passing = Passing(stage)
@@ -154,6 +177,22 @@ class LeasesSuite:
             await _granted(
                 stage, two.claim(name, "node-2"), "the last renewal was a short one, and is over"
             )
+
+    @rule("LEASE-5")
+    async def test_a_lease_is_renewed_for_part_of_a_second_and_for_a_week(
+        self, stage: Stage
+    ) -> None:
+        passing = Passing(stage)
+        async with lease_handles(stage, 2) as (one, two):
+            name = stage.session.fresh_id()
+            await _granted(stage, one.claim(name, "node-1"))
+            await _granted(stage, one.renew(name, "node-1", 0.25), "it is live")
+            await passing.passes(0.3)
+            await _granted(stage, two.claim(name, "node-2"), "the lease has ended")
+            if isinstance(stage.backend, Aging):
+                await _granted(stage, two.renew(name, "node-2", 7 * DAY), "it is live")
+                await passing.passes(6 * DAY)
+                await _refused(stage, one.claim(name, "node-1"), "the lease is live")
 
     @rule("LEASE-5")
     async def test_renewal_is_refused_to_anyone_else(self, stage: Stage) -> None:

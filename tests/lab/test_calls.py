@@ -134,6 +134,25 @@ async def test_a_call_is_cancelled_at_the_chosen_await(place: int, later: bool) 
     assert isinstance(result.error, asyncio.CancelledError)
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_call_is_cancelled_again_at_an_await_of_its_end(later: bool) -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(0.01)
+        finally:
+            for number in (1, 2, 3):
+                await asyncio.sleep(0.01)
+                ended.append(number)
+
+    result = await cancel_at(work, 1, later=later, deadline=5, method="work", again=2)
+    assert result.reached
+    assert result.again
+    assert ended == [1]
+    assert isinstance(result.error, asyncio.CancelledError)
+
+
 async def test_a_cancellation_beyond_the_last_await_does_not_fire() -> None:
     result = await cancel_at(lambda: _suspending(2), 9, later=False, deadline=5, method="work")
     assert not result.reached

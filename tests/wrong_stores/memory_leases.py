@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -218,6 +219,20 @@ class TtlInMilliseconds(MemoryLeaseStore):
         return await super().renew(name, holder, check_ttl(ttl) / 1000)
 
 
+class TtlInWholeSeconds(MemoryLeaseStore):
+    """Keeps the time to live in a column of whole seconds, rounded up."""
+
+    async def claim(self, name: str, holder: str, ttl: float, /) -> bool:
+        return await super().claim(name, holder, math.ceil(check_ttl(ttl)))
+
+
+class TtlOfADayAtMost(MemoryLeaseStore):
+    """Cuts a time to live to a day, as a service does that has a longest lease."""
+
+    async def claim(self, name: str, holder: str, ttl: float, /) -> bool:
+        return await super().claim(name, holder, min(check_ttl(ttl), 24 * 3600))
+
+
 _over("lease-claim-replaces", ClaimReplaces)
 _over("lease-own-claim-is-a-renewal", OwnClaimIsARenewal)
 _over("lease-refused-claim-moves-the-end", RefusedClaimMovesTheEnd)
@@ -234,3 +249,5 @@ _over("lease-names-fold", LeaseNamesFold)
 _over("lease-holders-fold", LeaseHoldersFold)
 _over("lease-zero-ttl-is-for-ever", ZeroTtlIsForEver)
 _over("lease-ttl-in-milliseconds", TtlInMilliseconds)
+_over("lease-ttl-in-whole-seconds", TtlInWholeSeconds)
+_over("lease-ttl-of-a-day-at-most", TtlOfADayAtMost)

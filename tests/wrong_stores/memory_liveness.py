@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 from loom_backends.memory import MemoryEventStore, MemoryStorage, Record
 from loom_conformance.spi import (
+    DuplicateEnvelopeIdError,
     EventEnvelope,
     EventStore,
     EventStoreError,
@@ -436,3 +437,105 @@ class CancelledCloseHangsTheNext(MemoryEventStore):
         await turn()
         await super().close()
         self._done.set()
+
+
+@wrong_memory("cancelled-ids-stay-reserved")
+class CancelledIdsStayReserved(SuspendingStore):
+    """Reserves ids before the round trip, and gives them back `except Exception` alone."""
+
+    storage: Volume
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        reserved: set[str] = self.storage.notes.setdefault("reserved", set())
+        for record in records:
+            if record.id in reserved:
+                raise DuplicateEnvelopeIdError(record.execution_id, record.id)
+        ids = {record.id for record in records}
+        reserved |= ids
+        try:
+            await turn()
+            self._write(records)
+        except Exception:
+            reserved -= ids
+            raise
+        reserved -= ids
+
+
+@wrong_memory("rollback-can-be-cancelled")
+class RollbackCanBeCancelled(SuspendingStore):
+    """Rolls back over an await: a second cancellation leaves the rows to the next COMMIT."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._turn = asyncio.Lock()
+        self._open: list[Record] = []
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        async with self._turn:
+            self._check_open()
+            try:
+                for record in records:
+                    self._open.append(record)
+                    await turn()
+            except BaseException:
+                await turn()
+                self._open.clear()
+                raise
+            rows, self._open = self._open, []
+            self._write(rows)
+
+
+@wrong_memory("cancelled-range-leaks", deadline=2.0, paths=FEW)
+class CancelledRangeLeaks(MemoryEventStore):
+    """Loses a connection of its pool of four whenever a range is cancelled."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._pool = asyncio.Semaphore(4)
+
+    async def read_range(
+        self, execution_id: str, first: int, last: int, /
+    ) -> Sequence[EventEnvelope]:
+        self._check_open()
+        await self._pool.acquire()
+        await turn()
+        found = self._read(execution_id, first, last)
+        self._pool.release()
+        return found
+
+
+@wrong_memory("calls-in-flight-are-counted")
+class CallsInFlightAreCounted(SuspendingStore):
+    """Refuses the 25th call in flight on a handle, which is busy and not broken."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._flying = 0
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        if self._flying >= 24:
+            raise EventStoreError("too many calls in flight")
+        self._flying += 1
+        try:
+            await super()._store(records)
+        finally:
+            self._flying -= 1
+
+
+@wrong_memory("compare-and-set-gives-up")
+class CompareAndSetGivesUp(SuspendingStore):
+    """Writes by compare-and-set of one version, and gives up after twenty tries."""
+
+    storage: Volume
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        for _ in range(20):
+            began = self.storage.notes.get("version", 0)
+            await turn()
+            if self.storage.notes.get("version", 0) == began:
+                self._write(records)
+                self.storage.notes["version"] = began + 1
+                return
+        raise EventStoreError("too much contention")

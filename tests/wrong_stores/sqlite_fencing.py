@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from loom_backends.sqlite import SQLiteEventStore
 from loom_backends.sqlite.store import Row
@@ -198,3 +200,27 @@ class FirstWriteUnfenced(SQLiteEventStore):
             ))""",
         ),
     )
+
+
+@wrong_sqlite("sqlite-token-under-a-lock-of-the-process")
+class TokenUnderALockOfTheProcess(SQLiteEventStore):
+    """Reads the last token and writes the next in two transactions, under an asyncio lock."""
+
+    LOCKS: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = (
+        WeakKeyDictionary()
+    )
+
+    WRITE = """
+        INSERT INTO fences (execution_id, token) VALUES (?, ?)
+        ON CONFLICT (execution_id) DO UPDATE SET token = excluded.token RETURNING token
+    """
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        """The execution's new current token."""
+        check_key("execution_id", execution_id)
+        with self._calls:
+            async with self.LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                found = await self._fetch(self.CURRENT, execution_id)
+                token: int = found[0][0] + 1 if found else 1
+                await self._fetch(self.WRITE, execution_id, token, writing=True)
+        return token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+import uuid
 from dataclasses import replace
 
 from loom_backends.sqlite import SQLiteEventStore
@@ -103,3 +104,24 @@ class KeyPrefix(SQLiteEventStore):
             ON execution_id >= prefix AND execution_id < prefix || char(1114111)
         WHERE sequence BETWEEN ? AND ? ORDER BY sequence
     """
+
+
+@wrong_sqlite("sqlite-ids-of-the-process")
+class IdsOfTheProcess(SQLiteEventStore):
+    """Tells ids apart by what this process has written: a restart forgets them all."""
+
+    PROCESS = uuid.uuid4().hex
+
+    SCHEMA = changed(
+        SQLiteEventStore.SCHEMA,
+        (ID, "id TEXT NOT NULL, process TEXT NOT NULL"),
+        (
+            "PRIMARY KEY (execution_id, sequence)",
+            "PRIMARY KEY (execution_id, sequence), UNIQUE (id, process)",
+        ),
+    )
+    INSERT = changed(
+        SQLiteEventStore.INSERT,
+        ("payload, metadata)", "payload, metadata, process)"),
+        ("timestamp, payload, metadata\n", f"timestamp, payload, metadata, '{PROCESS}'\n"),
+    )
