@@ -12,8 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeAlias, cast
 
+from ..lab.paths import WRITE_PATHS, WritePath
 from .claims import Claim, claims
 from .outcomes import Outcome, RuleResult
+from .text import listed
 
 LEAST_LIKENESS: Final = 0.05
 """Below this a known fault is not worth a mention."""
@@ -67,9 +69,10 @@ class Suspicion:
     fit: Fit
     likeness: float
 
-    def to_json(self) -> dict[str, object]:
-        """The suspicion as an entry of a report's `diagnosis`."""
+    def to_json(self, where: str = "") -> dict[str, object]:
+        """The suspicion as an entry of a report's `diagnosis`; for `where` see `where_it_fails`."""
         return {
+            "where": where,
             "name": self.claim.name,
             "family": self.claim.family,
             "kind": families().get(self.claim.family, ""),
@@ -182,6 +185,38 @@ def _fit(
     return Fit.PART if here and here < ours else Fit.NEAR
 
 
+def where_it_fails(results: Iterable[RuleResult]) -> str:
+    """On which write paths alone the broken rules fail, in a sentence; `""` where none stands out.
+
+    `FENCE-3 and FENCE-9 fail on batches only.`: what holds on the others says where to look.
+    """
+    found: list[RuleResult] = []
+    failing: set[str] = set()
+    held: set[str] = set()
+    for one in results:
+        here = {path for path, outcome in one.paths.items() if outcome in _BROKEN}
+        if here and one.rule.profile != "races":
+            found.append(one)
+            failing |= here
+            held |= {path for path, outcome in one.paths.items() if outcome is Outcome.PASSED}
+    for words, belongs in _PLACES:
+        those = {path.name for path in WRITE_PATHS if belongs(path)}
+        if failing and failing <= those and held - those and not held & failing:
+            ids = [one.rule.id for one in found]
+            who = listed(ids) if len(ids) <= 4 else "The rules about writing that are broken"
+            return f"{who} {'fails' if len(ids) == 1 else 'fail'} {words} only."
+    return ""
+
+
+_PLACES: Final[tuple[tuple[str, Callable[[WritePath], bool]], ...]] = (
+    ("behind the coalescing decorator", lambda path: path.coalesced),
+    ("in batches of several", lambda path: path.place != "alone" or path.shares_flushes),
+    ("on batches", lambda path: path.batch or path.coalesced),
+    ("on single appends", lambda path: not path.batch),
+)
+"""The groups of write paths that tell something, the narrowest first."""
+
+
 @cache
 def families() -> Mapping[str, str]:
     """The kinds of faults, each with what its faults have in common."""
@@ -197,5 +232,5 @@ def suspicion_text(suspicion: Mapping[str, Any]) -> str:
         Fit.NEAR: "It looks much like this fault",
         Fit.FAR: "Nothing known is quite like it; the nearest is this fault",
     }[Fit(suspicion["fit"])]
-    kind = f"{suspicion['kind']} " if suspicion["kind"] else ""
-    return f"{kind}{head}: {suspicion['fault']} {suspicion['fix']}"
+    first = "".join(f"{suspicion[name]} " for name in ("where", "kind") if suspicion[name])
+    return f"{first}{head}: {suspicion['fault']} {suspicion['fix']}"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ..contract.rules import PROFILES, digest
 from .certificate import certify
-from .diagnosis import diagnose
+from .diagnosis import diagnose, where_it_fails
 from .evidence import evidence
 from .outcomes import Outcome, RuleResult, TestResult
 from .run import Run
@@ -72,7 +72,10 @@ def document(run: Run, key: str) -> Document:
             "line": certificate.line,
         },
         "unclean": list(run.unclean),
-        "diagnosis": [suspicion.to_json() for suspicion in diagnose(results)],
+        "diagnosis": [
+            suspicion.to_json("" if place else where_it_fails(results))
+            for place, suspicion in enumerate(diagnose(results))
+        ],
         "profiles": [_profile(profile, results) for profile in PROFILES],
         "rules": [_rule(result) for result in results],
     }

@@ -14,6 +14,7 @@ from loom_conformance.report.diagnosis import (
     diagnose,
     families,
     suspicion_text,
+    where_it_fails,
 )
 from loom_conformance.report.html import render
 from loom_conformance.report.left_out import left_out, looks
@@ -114,6 +115,38 @@ def test_every_form_of_a_report_tells_it() -> None:
     assert sentence in " ".join(" ".join(summary(made)).split())
     assert sentence in render([made])
     assert f"Likely fault, lost-refusal: {sentence}" in markdown([made])
+
+
+def on_paths(rule: str, *failing: str, held: Iterable[str] = ()) -> RuleResult:
+    paths = dict.fromkeys(failing, Outcome.FAILED) | dict.fromkeys(held, Outcome.PASSED)
+    return RuleResult(rules()[rule], Outcome.FAILED if failing else Outcome.PASSED, "", paths)
+
+
+def test_it_says_where_rules_fail_that_hold_elsewhere() -> None:
+    batches = ["batch-of-one", "batch-first", "batch-middle", "batch-last"]
+    alone = ["append", "coalesced-append"]
+    fence_3 = on_paths("FENCE-3", *batches, held=alone)
+    fence_9 = RuleResult(rules()["FENCE-9"], Outcome.FAILED, "", {})
+    assert where_it_fails([fence_3, fence_9]) == "FENCE-3 fails on batches only."
+    two = [fence_3, on_paths("FENCE-4", *batches, held=alone)]
+    assert where_it_fails(two) == "FENCE-3 and FENCE-4 fail on batches only."
+    several = on_paths("SEQ-1", *batches[1:], held=["append", "batch-of-one"])
+    assert where_it_fails([several]) == "SEQ-1 fails in batches of several only."
+    coalesced = on_paths("SEQ-1", "coalesced-append", held=["append", "batch-of-one"])
+    assert where_it_fails([coalesced]) == "SEQ-1 fails behind the coalescing decorator only."
+    assert where_it_fails([on_paths("SEQ-1", "append", held=batches)]) == (
+        "SEQ-1 fails on single appends only."
+    )
+
+
+def test_it_says_nothing_where_no_path_holds_or_rules_differ() -> None:
+    assert where_it_fails(results(["SEQ-1"])) == ""
+    assert where_it_fails([on_paths("SEQ-1", "batch-first", "batch-last")]) == ""
+    both = [
+        on_paths("SEQ-1", "batch-first", held=["append"]),
+        on_paths("SEQ-2", "append", held=["batch-first"]),
+    ]
+    assert where_it_fails(both) == ""
 
 
 # --- how well it does -----------------------------------------------------------------------------
