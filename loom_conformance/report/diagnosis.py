@@ -32,7 +32,10 @@ judged, and that anything at all of a group of rules (the letters of an id) is n
 """
 
 UNJUDGED: Final = 0.1
-"""How much a sign of a known fault keeps of its strength where its rule was not judged here."""
+UNASKED: Final = 0.4
+"""How much a sign of a known fault keeps of its strength where its rule does not apply to the
+store, and where it was not asked for: what would show is not known then.
+"""
 
 SHARPNESS: Final = 6
 """The power of a likeness with which a known fault speaks for its family: a few close ones count
@@ -104,7 +107,10 @@ def diagnose(
         at_most: how many families.
     """
     judged: dict[str, Outcome] = {}
+    unasked: set[str] = set()
     for one in results:
+        if one.outcome is Outcome.NOT_RUN:
+            unasked.add(one.rule.id)
         if one.rule.profile != "races" and one.outcome not in _SILENT:
             judged[one.rule.id] = Outcome.PASSED if one.wrongly_listed else one.outcome
     broken = {rule for rule, outcome in judged.items() if outcome in _BROKEN}
@@ -117,8 +123,8 @@ def diagnose(
     weigh = _weighing(faults.values())
     families: dict[str, list[Suspicion]] = {}
     for claim in faults.values():
-        likeness = _likeness(claim, seen, judged.keys(), weigh)
-        fit = _fit(claim, broken, advice, judged.keys(), likeness)
+        likeness = _likeness(claim, seen, judged.keys(), unasked, weigh)
+        fit = _fit(claim, broken, advice, judged.keys(), unasked, likeness)
         families.setdefault(claim.family, []).append(Suspicion(claim, fit, likeness))
     found = []
     for members in families.values():
@@ -152,7 +158,11 @@ def _weighing(faults: Collection[Claim]) -> Callable[[str], float]:
 
 
 def _likeness(
-    claim: Claim, seen: Signs, judged: Collection[str], weigh: Callable[[str], float]
+    claim: Claim,
+    seen: Signs,
+    judged: Collection[str],
+    unasked: Collection[str],
+    weigh: Callable[[str], float],
 ) -> float:
     """The share that a known fault's signs and those that are seen have in common, by weight."""
     parts = (claim.breaks, claim.advice, claim.inconclusive)
@@ -164,7 +174,7 @@ def _likeness(
         every += weigh(sign) * max(theirs, ours)
     for sign, strength in _signs(*parts).items():
         if sign not in here:
-            every += UNJUDGED * weigh(sign) * strength
+            every += (UNASKED if sign in unasked else UNJUDGED) * weigh(sign) * strength
     return shared / every if every else 0.0
 
 
@@ -173,13 +183,14 @@ def _fit(
     broken: Collection[str],
     advice: Collection[str],
     judged: Collection[str],
+    unasked: Collection[str],
     likeness: float,
 ) -> Fit:
     """How the rules that it breaks fit those that are broken, or else the advice."""
     theirs, ours = (claim.breaks, set(broken)) if broken else (claim.advice, set(advice))
     here = theirs.intersection(judged)
     if here == ours:
-        return Fit.EXACT
+        return Fit.NEAR if theirs.intersection(unasked) else Fit.EXACT
     if likeness < NEAR_ENOUGH:
         return Fit.FAR
     return Fit.PART if here and here < ours else Fit.NEAR

@@ -96,6 +96,13 @@ def test_rules_that_were_not_judged_say_nothing() -> None:
     assert named(found) == [("fences-once", Fit.NEAR)]
 
 
+def test_what_was_not_asked_for_leaves_it_open() -> None:
+    found = diagnose(results(["FENCE-3"], FENCE_9=Outcome.NOT_RUN), KNOWN)
+    assert named(found) == [("fences-once", Fit.NEAR)]
+    whole = diagnose(results(["FENCE-3"], FENCE_9=Outcome.NOT_OFFERED), KNOWN)
+    assert found[0].likeness < whole[0].likeness
+
+
 def test_a_race_that_is_lost_over_a_broken_rule_changes_nothing() -> None:
     found = diagnose(results(["FENCE-3", "FENCE-9", "RACE-2"]), KNOWN)
     assert named(found) == [("fences-once", Fit.EXACT)]
