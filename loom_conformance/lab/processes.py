@@ -246,7 +246,7 @@ class Child:
     async def kill(self) -> bool:
         """Kill the child with SIGKILL; whether that was what it died of."""
         if self.status is None:
-            os.kill(self.pid, signal.SIGKILL)
+            self._send(signal.SIGKILL)
         return await self.ended() == signal.SIGKILL
 
     async def ended(self) -> int | None:
@@ -261,8 +261,7 @@ class Child:
 
     async def pause(self) -> bool:
         """Stop the child with SIGSTOP; whether it stopped."""
-        os.kill(self.pid, signal.SIGSTOP)
-        return await self.paused()
+        return self._send(signal.SIGSTOP) and await self.paused()
 
     async def paused(self) -> bool:
         """Wait until the child has stopped; `False` if it ended instead."""
@@ -277,7 +276,15 @@ class Child:
 
     def resume(self) -> None:
         """Wake the child with SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> bool:
+        """Send a signal; `False` if the child has ended, though that may not be known here yet."""
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     async def discard(self) -> None:
         """Be rid of the child, whatever state it is in."""

@@ -394,7 +394,7 @@ class _Trial:
         try:
             if not await child.pause():
                 return
-        except (ChildDied, ProcessLookupError):
+        except ChildDied:
             return
         self._fired("pause", child.name)
         await asyncio.sleep(self.random.uniform(0.05, 0.3))
