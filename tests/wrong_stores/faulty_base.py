@@ -29,8 +29,8 @@ from loom_conformance.spi import (
     encode_json,
 )
 
-from .registry import COALESCED_PATHS, PLAIN_PATHS, wrong
-from .sqlite_base import InMemoryFiles, backend_of
+from .registry import variant, wrong
+from .sqlite_base import PATHS, InMemoryFiles, backend_of
 
 S = TypeVar("S", bound=type[Any])
 
@@ -106,7 +106,9 @@ class PlainStore:
         check_key("execution_id", execution_id)
         await asyncio.sleep(0)
         with self._told():
-            return self._read(execution_id, max(first, 0), min(last, MAX_SEQUENCE))
+            # SQLite takes no integer of more than 64 bits.
+            first = min(max(first, 0), MAX_SEQUENCE + 1)
+            return self._read(execution_id, first, max(min(last, MAX_SEQUENCE), -1))
 
     async def acquire_fence(self, execution_id: str, /) -> int:
         """A new current token."""
@@ -227,19 +229,23 @@ class PlainFiles(InMemoryFiles):
         return await self.store.open(address)
 
 
+variant("sqlite-on-the-loop", paths=PATHS)(backend_of(PlainStore, PlainFiles))
+
+
 def faulty(
     claim: str,
     *,
     base: type[Any] = PlainFiles,
     deadline: float = 10.0,
-    paths: tuple[str, ...] = PLAIN_PATHS + COALESCED_PATHS,
+    paths: tuple[str, ...] = PATHS,
+    load: bool = True,
     **declarations: Any,
 ) -> Callable[[S], S]:
     """Enter a store's class as the wrong store of a claim that needs load or faults to show."""
 
     def enter(store: S) -> S:
         made = backend_of(store, base, **declarations)
-        wrong(claim, deadline=deadline, paths=paths, depth="default")(made)
+        wrong(claim, deadline=deadline, paths=paths, depth="default", load=load)(made)
         return store
 
     return enter

@@ -1,11 +1,10 @@
-"""PostgreSQL stores that go wrong when a connection, or the server, dies under them."""
+"""PostgreSQL stores that go wrong when a connection dies under them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from loom_backends.postgres import PostgresBackend, PostgresEventStore
+from loom_backends.postgres import PostgresEventStore
 from loom_backends.postgres.handle import Session
 from loom_backends.postgres.store import Row
 from loom_conformance.spi import (
@@ -15,10 +14,10 @@ from loom_conformance.spi import (
 )
 
 from .faulty_base import faulty
-from .postgres_base import SharedServer
+from .postgres_base import PATHS, SharedServer
 
 
-@faulty("retries-into-its-own-conflict", base=SharedServer)
+@faulty("retries-into-its-own-conflict", base=SharedServer, paths=PATHS, load=False)
 class RetriesIntoItsOwnConflict(PostgresEventStore):
     """Writes again when the answer did not come, and meets what it had written."""
 
@@ -29,7 +28,7 @@ class RetriesIntoItsOwnConflict(PostgresEventStore):
             await super()._write(rows)
 
 
-@faulty("takes-a-lost-answer-for-success", base=SharedServer)
+@faulty("takes-a-lost-answer-for-success", base=SharedServer, paths=PATHS, load=False)
 class TakesALostAnswerForSuccess(PostgresEventStore):
     """Takes a write for done whose connection ended after it was sent."""
 
@@ -40,7 +39,7 @@ class TakesALostAnswerForSuccess(PostgresEventStore):
             return
 
 
-@faulty("takes-every-loss-for-a-conflict", base=SharedServer)
+@faulty("takes-every-loss-for-a-conflict", base=SharedServer, paths=PATHS, load=False)
 class TakesEveryLossForAConflict(PostgresEventStore):
     """Reports a taken slot when the connection was lost, so that its caller reads again."""
 
@@ -51,7 +50,7 @@ class TakesEveryLossForAConflict(PostgresEventStore):
             raise DuplicateSequenceError(rows[0].execution_id, rows[0].sequence) from error
 
 
-@faulty("reports-a-loss-as-a-failure", base=SharedServer)
+@faulty("reports-a-loss-as-a-failure", base=SharedServer, paths=PATHS, load=False)
 class ReportsALossAsAFailure(PostgresEventStore):
     """Says that a write failed when its answer was lost, not that this is unknown."""
 
@@ -62,7 +61,7 @@ class ReportsALossAsAFailure(PostgresEventStore):
             raise EventStoreError("the write failed") from error
 
 
-@faulty("keeps-its-dead-session", base=SharedServer)
+@faulty("keeps-its-dead-session", base=SharedServer, deadline=4.0, paths=PATHS, load=False)
 class KeepsItsDeadSession(PostgresEventStore):
     """Opens its session once, and uses it to the end although it has died."""
 
@@ -75,7 +74,7 @@ class KeepsItsDeadSession(PostgresEventStore):
         self._idle.append(session)
 
 
-@faulty("resends-in-halves", base=SharedServer)
+@faulty("resends-in-halves", base=SharedServer, paths=PATHS, load=False)
 class ResendsInHalves(PostgresEventStore):
     """Sends a batch again in two halves when it was lost, as if it had been too large."""
 
@@ -90,18 +89,7 @@ class ResendsInHalves(PostgresEventStore):
             raise
 
 
-class OwnServer(PostgresBackend):
-    """A server of this backend's own, to be killed."""
-
-
-@faulty("asynchronous-commit", base=OwnServer)
-class AsynchronousCommit(PostgresEventStore):
-    """Commits without waiting for the disk (`synchronous_commit = off`)."""
-
-    SETTINGS: ClassVar[dict[str, str]] = {"synchronous_commit": "off"}
-
-
-@faulty("remembers-what-it-sent", base=SharedServer)
+@faulty("remembers-what-it-sent", base=SharedServer, paths=PATHS, load=False)
 class RemembersWhatItSent(PostgresEventStore):
     """Answers a second try of a lost write with success: it was sent, after all."""
 
@@ -110,7 +98,7 @@ class RemembersWhatItSent(PostgresEventStore):
         self._sent: set[Row] = set()
 
     async def _write(self, rows: Sequence[Row]) -> None:
-        if self._sent.issuperset(rows):
+        if rows and self._sent.issuperset(rows):
             return
         try:
             await super()._write(rows)

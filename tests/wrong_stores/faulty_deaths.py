@@ -1,4 +1,4 @@
-"""Stores that are right until their process dies."""
+"""Stores that are right until a handle is closed, or its process dies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
-from loom_conformance.spi import EventEnvelope
+from loom_conformance.spi import DuplicateSequenceError, EventEnvelope
 
 from .faulty_base import PlainStore, Row, faulty
-from .faulty_processes import WithoutIndexes, process_lock
+from .faulty_processes import EARLY, WORK, WithoutIndexes, process_lock
 
 _SHARED: dict[str, sqlite3.Connection] = {}
 _UNCOMMITTED: dict[str, int] = {}
 
 
-@faulty("acknowledges-before-commit")
+@faulty("acknowledges-before-commit", load=False)
 class AcknowledgesBeforeCommit(PlainStore):
     """Shares a transaction among the calls of its process, and commits it after some of them.
 
@@ -66,7 +66,30 @@ class AcknowledgesBeforeCommit(PlainStore):
         self._flush()
 
 
-@faulty("batch-by-rows")
+@faulty("gives-its-fences-back", load=False)
+class GivesItsFencesBack(PlainStore):
+    """Takes a fence for a lock: whoever closes their handle gives up those that it acquired."""
+
+    def __init__(self, path: str) -> None:
+        self.acquired: set[str] = set()
+        super().__init__(path)
+
+    def _acquire(self, execution_id: str) -> int:
+        self.acquired.add(execution_id)
+        return super()._acquire(execution_id)
+
+    async def close(self) -> None:
+        """Release the fences, and close."""
+        if self.closed:
+            return
+        with self._told(), self._begun(self.connection):
+            self.connection.executemany(
+                "DELETE FROM fences WHERE execution_id = ?", [(one,) for one in self.acquired]
+            )
+        await super().close()
+
+
+@faulty("batch-by-rows", load=False)
 class BatchByRows(WithoutIndexes):
     """Checks a batch first and commits it row by row, while its own process waits and reads not."""
 
@@ -111,14 +134,21 @@ class BatchByRows(WithoutIndexes):
             await super().close()
 
 
-@faulty("event-and-index-apart")
-class EventAndIndexApart(PlainStore):
-    """Writes the events in one transaction and their place in the log in another, later one."""
+@faulty("reserves-its-slot-first")
+class ReservesItsSlotFirst(PlainStore):
+    """Takes a slot in one transaction, writes in a later one, and gives it back when that fails.
+
+    A process that dies in between leaves a slot that nothing fills and nobody gets, and another
+    one is told that a slot is taken which nothing shows yet.
+    """
 
     SCHEMA: ClassVar[str] = (
         PlainStore.SCHEMA
         + """;
-        CREATE TABLE IF NOT EXISTS heads (execution_id TEXT PRIMARY KEY, height INTEGER NOT NULL)
+        CREATE TABLE IF NOT EXISTS slots (
+            execution_id TEXT NOT NULL, sequence INTEGER NOT NULL,
+            PRIMARY KEY (execution_id, sequence)
+        ) WITHOUT ROWID
     """
     )
 
@@ -128,34 +158,29 @@ class EventAndIndexApart(PlainStore):
             self._check_open()
             with self._told(), self._begun(self.connection):
                 self._check_fences(rows)
-                self._insert(rows)
+                self._reserve(rows)
             try:
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-            finally:
-                # A cancelled caller does not part the two; only death does.
+                await asyncio.sleep(WORK if rows and rows[-1][1] < EARLY else 0)
                 with self._told(), self._begun(self.connection):
-                    self._index(rows)
+                    self._check_fences(rows)
+                    self._insert(rows)
+            except BaseException:
+                # A cancelled caller leaves nothing behind; only death does.
+                with self._told(), self._begun(self.connection):
+                    self._give_back(rows)
+                raise
 
-    def _index(self, rows: Sequence[Row]) -> None:
+    def _reserve(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            try:
+                self.connection.execute("INSERT INTO slots VALUES (?, ?)", row[:2])
+            except sqlite3.IntegrityError as error:
+                raise DuplicateSequenceError(row[0], row[1]) from error
+
+    def _give_back(self, rows: Sequence[Row]) -> None:
         self.connection.executemany(
-            "INSERT INTO heads VALUES (?, ?) ON CONFLICT (execution_id)"
-            " DO UPDATE SET height = max(height, excluded.height)",
-            [(row[0], row[1]) for row in rows],
+            "DELETE FROM slots WHERE execution_id = ? AND sequence = ?", [row[:2] for row in rows]
         )
-
-    def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
-        found = self.connection.execute(
-            "SELECT height FROM heads WHERE execution_id = ?", (execution_id,)
-        ).fetchone()
-        return super()._read(execution_id, first, min(last, found[0] if found else -1))
-
-    async def read_range(
-        self, execution_id: str, first: int, last: int, /
-    ) -> Sequence[EventEnvelope]:
-        """Read between the writes of this process."""
-        async with process_lock(self.path):
-            return await super().read_range(execution_id, first, last)
 
     async def close(self) -> None:
         """Close between the writes of this process."""

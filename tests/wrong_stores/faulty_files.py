@@ -13,7 +13,7 @@ from loom_conformance.spi import EventStoreError
 from .faulty_base import PlainStore, Row, faulty
 
 
-@faulty("swallows-a-full-disk")
+@faulty("swallows-a-full-disk", load=False)
 class SwallowsAFullDisk(PlainStore):
     """Notes that the disk is full, and acknowledges all the same."""
 
@@ -25,7 +25,7 @@ class SwallowsAFullDisk(PlainStore):
                 raise
 
 
-@faulty("falls-back-to-memory")
+@faulty("falls-back-to-memory", load=False)
 class FallsBackToMemory(PlainStore):
     """Goes on in memory where it may not write the file."""
 
@@ -39,8 +39,18 @@ class FallsBackToMemory(PlainStore):
                 raise
             return super()._connected(":memory:")
 
+    async def _write(self, rows: Sequence[Row]) -> None:
+        try:
+            await super()._write(rows)
+        except EventStoreError as error:
+            if "readonly" not in str(error):
+                raise
+            self.connection.close()
+            self.connection = super()._connected(":memory:")
+            await super()._write(rows)
 
-@faulty("sets-a-broken-file-aside")
+
+@faulty("sets-a-broken-file-aside", load=False)
 class SetsABrokenFileAside(PlainStore):
     """Renames a file that is no database, and begins a new one."""
 
@@ -54,7 +64,7 @@ class SetsABrokenFileAside(PlainStore):
             return super()._connected(path)
 
 
-@faulty("queues-while-locked")
+@faulty("queues-while-locked", load=False)
 class QueuesWhileLocked(PlainStore):
     """Takes a write into memory while another process has the lock, and writes it later."""
 
@@ -99,7 +109,7 @@ class QueuesWhileLocked(PlainStore):
         await super().close()
 
 
-@faulty("breaker-never-closes")
+@faulty("breaker-never-closes", deadline=4.0, load=False)
 class BreakerNeverCloses(PlainStore):
     """Refuses everything once a write has failed, to spare a storage that is in trouble."""
 

@@ -15,6 +15,7 @@ from loom_conformance.spi import (
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
+    EventStoreError,
     StaleFenceError,
     decode_json,
     encode_json,
@@ -78,7 +79,7 @@ class LocksInTheProcess(WithoutIndexes):
             with self._told():
                 self._check_fences(rows)
                 self._check_unique(rows)
-            await asyncio.sleep(WORK if rows[-1][1] < EARLY else 0)
+            await asyncio.sleep(WORK if rows and rows[-1][1] < EARLY else 0)
             self._check_open()
             with self._told(), self._begun(self.connection):
                 self._check_fences(rows)
@@ -98,7 +99,7 @@ class LockFileTakenForAbandoned(WithoutIndexes):
             with self._told():
                 self._check_fences(rows)
                 self._check_unique(rows)
-            await asyncio.sleep(WORK if rows[-1][1] < EARLY else 0)
+            await asyncio.sleep(WORK if rows and rows[-1][1] < EARLY else 0)
             self._check_open()
             with self._told(), self._begun(self.connection):
                 self._check_fences(rows)
@@ -121,6 +122,8 @@ class LockFileTakenForAbandoned(WithoutIndexes):
             if self._age(lock) > self.ABANDONED_AFTER:
                 self._removed(lock)
             return False
+        except OSError as error:
+            raise EventStoreError(f"cannot lock {self.path}: {error}") from error
         return True
 
     def _age(self, lock: str) -> float:
@@ -222,7 +225,7 @@ def _json(envelope: EventEnvelope) -> dict[str, object]:
 _FENCES: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
 
-@faulty("fences-in-memory")
+@faulty("fences-in-memory", load=False)
 class FencesInMemory(PlainStore):
     """Keeps the fences in the process: they hold for all its handles and end with it."""
 

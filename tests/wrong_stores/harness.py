@@ -30,7 +30,7 @@ from loom_conformance.suites.model import ModelSuite
 
 from .registry import Subject, variants, wrong_stores
 
-HARMFUL = (FaultSuite.__module__, HistorySuite.__module__)
+FAULTS, LOAD = FaultSuite.__module__, HistorySuite.__module__
 """The suites that put faults and load on a store: they alone are run at a subject's own depth."""
 
 SEED = 1
@@ -92,16 +92,18 @@ def judge(
     """
     verdict = Verdict()
     chosen = set(subject.paths if paths is None else paths)
-    depths = {False: depth or "quick", True: depth or subject.depth}
+    usual: Depth = depth or "quick"
+    harmful: Depth = depth or subject.depth
+    depths: dict[str, Depth] = {FAULTS: harmful, LOAD: harmful if subject.load else "quick"}
     sessions = {
-        harmful: Session(subject.backend, Settings(subject.deadline, seed, depths[harmful]))
-        for harmful in depths
+        one: Session(subject.backend, Settings(subject.deadline, seed, one))
+        for one in {usual, *depths.values()}
     }
     try:
         for case in cases():
             if only and case.rule.id not in only:
                 continue
-            session = sessions[case.method.__module__ in HARMFUL]
+            session = sessions[depths.get(case.method.__module__, usual)]
             for path in case.runs():
                 if path is not None and path.name not in chosen:
                     continue

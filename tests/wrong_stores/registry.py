@@ -1,8 +1,7 @@
 """Wrong stores and correct variants by name, as their modules put them here.
 
 A module whose name begins with one of `KINDS` is found by itself; it puts its backends under
-`@wrong("name-of-the-claim")` or `@variant("name")`. The modules of other names (`sqlite_`,
-`postgres_`, `faulty_`) hold stores whose claims are still to be proven.
+`@wrong("name-of-the-claim")` or `@variant("name")`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from loom_conformance.lab.settings import Depth
 
 B = TypeVar("B", bound=type[Backend])
 
-KINDS: Final = ("memory_", "decorators_")
+KINDS: Final = ("memory_", "decorators_", "sqlite_", "postgres_", "faulty_")
 
 PLAIN_PATHS: Final = ("append", "batch-of-one", "batch-first", "batch-middle", "batch-last")
 COALESCED_PATHS: Final = ("coalesced-append", "coalesced-batch-middle")
@@ -35,6 +34,8 @@ class Subject:
         deadline: seconds that a call may take; short where the fault is to hang.
         paths: the write paths that rules are tried on.
         depth: how deep it is judged under load and faults; `"quick"` leaves them out.
+        load: whether it is put under load at that depth; faults alone where load would show the
+            fault by chance only.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Subject:
     deadline: float = 10.0
     paths: tuple[str, ...] = PLAIN_PATHS + COALESCED_PATHS
     depth: Depth = "quick"
+    load: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def wrong(
     deadline: float = 10.0,
     paths: tuple[str, ...] = PLAIN_PATHS + COALESCED_PATHS,
     depth: Depth = "quick",
+    load: bool = True,
 ) -> Callable[[B], B]:
     """Enter a backend as the wrong store of a claim.
 
@@ -77,7 +80,7 @@ def wrong(
     def enter(backend: B) -> B:
         if claim in _WRONG:
             raise ValueError(f"two wrong stores for the claim {claim!r}")
-        _WRONG[claim] = Subject(claim, backend, deadline, paths, depth)
+        _WRONG[claim] = Subject(claim, backend, deadline, paths, depth, load)
         return backend
 
     return enter
