@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum, IntEnum
+from random import Random
 from typing import Any, Final
+from uuid import UUID
 
 from hypothesis import strategies as st
 
@@ -40,6 +43,88 @@ LOOKALIKES: Final[tuple[tuple[str, ...], ...]] = (
     ("\x01", "\x7f", "\x80", "\x1f"),
 )
 """Groups of ids that are different by code points and equal to somebody's database."""
+
+
+def bare_groups(unique: str) -> list[tuple[str, ...]]:
+    """Groups of ids whose beginnings and whole forms are at stake, unique by digits of their own.
+
+    Somebody's column takes the first for UUIDs and the second for numbers; somebody's client takes
+    a path, a mark or white space off the beginning or the end of the third.
+    """
+    draw = Random(unique)
+    one = UUID(int=0xA << 124 | draw.getrandbits(124))
+    number = str(draw.randrange(10**11, 10**12))
+    name = f"id{draw.randrange(10**11, 10**12)}"
+    return [
+        (str(one), str(one).upper(), one.hex, f"{{{one}}}", one.urn),
+        (
+            number,
+            *(f"{sign}{number}" for sign in ("0", "00", "+", "-", " ", "0x")),
+            *(f"{number}{end}" for end in (".0", ".", "e0", "L", " ")),
+            f"{number[:3]}_{number[3:]}",
+            f"{number[:3]},{number[3:]}",
+            number.translate(_ARABIC),
+        ),
+        (
+            name,
+            *(f"{mark}{name}" for mark in BEGINNINGS),
+            *(f"{name}{mark}" for mark in (" ", ".", "/", "..", "\ufeff", "\n")),
+            f'"{name}"',
+            f"__{name}__",
+            f"{name}/../{name}",
+            f"%69{name[1:]}",
+        ),
+    ]
+
+
+BEGINNINGS: Final = (
+    "/",
+    "//",
+    "./",
+    ".",
+    "..",
+    " ",
+    "\t",
+    "\n",
+    "\u00a0",
+    "\ufeff",
+    "-",
+    "_",
+    "$",
+    "#",
+)
+"""What is in danger at an id's beginning."""
+
+_ARABIC: Final = {ord("0") + digit: 0x660 + digit for digit in range(10)}
+
+RESERVED: Final[tuple[str, ...]] = (
+    ".",
+    "..",
+    "/",
+    "__name__",
+    "__proto__",
+    "_all",
+    "$all",
+    "$",
+    "#",
+    "*",
+    "%",
+    "0",
+    "-",
+    "~",
+    "null",
+    "None",
+    "NULL",
+    "default",
+    "con",
+    "{}",
+    '""',
+    "''",
+    "constructor",
+    " ",
+    "\ufeff",
+)
+"""Ids that some system keeps for itself, or takes for none at all."""
 
 
 def made_unique(group: tuple[str, ...], unique: str, longest: int = MAX_EXECUTION_ID) -> list[str]:
@@ -158,8 +243,35 @@ KINDS: Final[tuple[str, ...]] = (
 
 ENVELOPE_IDS: Final[tuple[str, ...]] = ("i", "é" * 300, "\U0010ffff" * 300, "'; --", "a\x01b")
 
+DIGITS: Final = tuple(10**count - less for count in (2, 3, 6, 9, 10, 12, 15) for less in (1, 0))
+"""Sequences on both sides of one more digit, which text orders wrongly, padded text too."""
+
 SEQUENCES: Final[tuple[int, ...]] = (2**31 - 1, 2**31, 2**32, 2**53 - 2, MAX_SEQUENCE)
 """Sequences that a narrow column or a float cannot hold; for stores that accept gaps."""
+
+
+class NamedText(str):
+    """Text that prints as something else."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"<{self!r}>"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+class _Kind(str, Enum):  # noqa: UP042 - a StrEnum prints as its value
+    """A kind as many a runtime has it: its `str()` is the member's name."""
+
+    DONE = "step-completed"
+
+
+class _Count(IntEnum):
+    """A number with a name."""
+
+    TWO = 2
 
 
 class _Foreign:
@@ -243,6 +355,17 @@ OUTSIDE: Final[Mapping[str, Mapping[str, Any]]] = {
     "a fence that is a list": {"metadata": {"fence": [1]}},
 }
 """Fields outside the domain, each by what is wrong with it."""
+
+SUBCLASSED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "an execution id of a subclass of str": {"execution_id": NamedText("a"), "sequence": 0},
+    "an envelope id of a subclass of str": {"id": NamedText("a")},
+    "a kind of a subclass of str": {"kind": NamedText("k")},
+    "a kind that is a member of an enumeration of str": {"kind": _Kind.DONE},
+    "members of enumerations in the payload": {"payload": [_Kind.DONE, {"count": _Count.TWO}]},
+    "a key of the payload that is a member of an enumeration": {"payload": {_Kind.DONE: 1}},
+    "members of enumerations in the metadata": {"metadata": {"kind": _Kind.DONE, "n": _Count.TWO}},
+}
+"""Values of subclasses of the domain's classes: they are what they equal, not what they print."""
 
 NOT_TOKENS: Final[tuple[object, ...]] = (0, -1, True, "1", 1.5, "", [], {}, 0.0, False)
 """What somebody's store took for a token; the suite adds the current token as text and as float."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
-from ..spi import EventEnvelope
+from ..spi import MAX_SEQUENCE, EventEnvelope
 from .calls import Handle, settle
 from .stage import Stage
 
@@ -24,7 +24,8 @@ PATIENCE: Final = 6
 async def watch(stage: Stage, reader: Handle, look: Look, done: Callable[[], bool]) -> str | None:
     """Look again and again until `done`, and once more after that.
 
-    `look` is given a function that reads an execution, and returns what is wrong, or `None`.
+    `look` is given a function that reads an execution, and returns what is wrong, or `None`. It
+    looks by `read_from`, and where there are ranges by `read_range` too.
 
     Returns:
         the first thing that was wrong.
@@ -34,17 +35,29 @@ async def watch(stage: Stage, reader: Handle, look: Look, done: Callable[[], boo
         Hung: a read did not settle.
     """
 
-    async def read(execution_id: str) -> list[EventEnvelope]:
-        found: object = await reader.store.read_from(execution_id)
+    store: Any = reader.store
+
+    def listed(method: str, found: object) -> list[EventEnvelope]:
         if not isinstance(found, Iterable):
-            raise TypeError(f"read_from returned {found!r:.80}, which is no sequence; see READ-2")
+            raise TypeError(f"{method} returned {found!r:.80}, which is no sequence; see READ-2")
         return list(found)
+
+    async def whole(execution_id: str) -> list[EventEnvelope]:
+        return listed("read_from", await store.read_from(execution_id))
+
+    async def in_range(execution_id: str) -> list[EventEnvelope]:
+        return listed("read_range", await store.read_range(execution_id, 0, MAX_SEQUENCE))
+
+    ranged = await stage.offers("range")
 
     async def looking() -> str | None:
         last = False
         while not last:
             last = done()
-            wrong = await look(read)
+            wrong = await look(whole)
+            if wrong is None and ranged:
+                wrong = await look(in_range)
+                wrong = wrong and f"in a range, {wrong}"
             if wrong is not None:
                 return wrong
             await asyncio.sleep(0)

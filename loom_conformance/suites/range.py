@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..lab.stage import Stage, difference_between
 from ..lab.verdict import NotOffered
-from ..spi import MAX_SEQUENCE
+from ..spi import MAX_SEQUENCE, is_error
 from .case import rule
 
 LENGTH = 6
@@ -33,7 +33,7 @@ class RangeSuite:
             raise NotOffered("sequences have no gaps here, so both are the same")
         log = stage.log()
         writer = await stage.writer()
-        for place in (0, 3, 4, 20, 2**31 + 1, MAX_SEQUENCE):
+        for place in (0, 3, 4, 20, 2**31 + 1, 10**10, MAX_SEQUENCE):
             envelope = log.envelope(place)
             stage.given(await writer.append(envelope))
             log.wrote(envelope)
@@ -66,6 +66,21 @@ class RangeSuite:
                 stage.broken(f"what there is from {first} on", f"{outcome.call}: {difference}")
 
     @rule("RANGE-1")
+    async def test_an_end_that_no_sequence_reaches_is_cut_or_refused(self, stage: Stage) -> None:
+        await stage.needs("range")
+        log = await stage.given_log(2)
+        writer = await stage.writer()
+        for last in (MAX_SEQUENCE + 1, 2**63, 2**200):
+            outcome = await writer.read_range(log.execution_id, 1, last)
+            if is_error(outcome.error, ValueError):
+                continue
+            expected = "the range cut at the log's end, or a ValueError"
+            found = stage.returned(outcome, expected)
+            difference = difference_between(log.envelopes[1:], list(found))
+            if difference:
+                stage.broken(expected, f"{outcome.call}: {difference}")
+
+    @rule("RANGE-1")
     async def test_a_negative_first_means_zero_or_is_refused(self, stage: Stage) -> None:
         await stage.needs("range")
         log = await stage.given_log(2)
@@ -77,6 +92,22 @@ class RangeSuite:
         difference = difference_between(log.envelopes[:1], list(found))
         if difference:
             stage.broken("a negative first to mean 0", difference)
+
+    @rule("RANGE-2")
+    async def test_the_same_range_is_read_anew_after_another_handles_write(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("range")
+        log = await stage.given_log(2)
+        reader = await stage.connect(name="reader")
+        for _ in range(3):
+            whole = stage.given(await reader.read_from(log.execution_id))
+            outcome = await reader.read_range(log.execution_id, 0, 9)
+            found = stage.returned(outcome, "a range to be read")
+            difference = difference_between(whole, list(found))
+            if difference:
+                stage.broken("what read_from shows by now", f"{outcome.call}: {difference}")
+            await stage.given_more(log)
 
     @rule("RANGE-2")
     async def test_a_range_equals_the_part_of_read_from(self, stage: Stage) -> None:

@@ -426,3 +426,50 @@ class TrueIsASequence(MemoryEventStore):
         if envelope.sequence is True:
             envelope = replace(envelope, sequence=1)
         return super()._encode(envelope)
+
+
+@wrong_memory("kind-by-its-printed-name")
+class KindByItsPrintedName(MemoryEventStore):
+    """Formats the kind into its row: an enumeration's member is stored by the name it prints."""
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        return super()._encode(envelope)._replace(kind=f"{envelope.kind!s}")
+
+
+@wrong_memory("keys-of-64-kib")
+class KeysOf64KiB(MemoryEventStore):
+    """Counts the bytes of an object's key in 16 bits, and refuses a longer one."""
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        record = super()._encode(envelope)
+        for text in (record.payload, record.metadata):
+            json.loads(text, object_pairs_hook=self._short)
+        return record
+
+    def _short(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        if any(len(key.encode(errors="surrogatepass")) > 65_535 for key, _ in pairs):
+            raise InvalidEnvelopeError("a key of an object is too long")
+        return dict(pairs)
+
+
+@wrong_memory("rows-of-a-limited-size")
+class RowsOfALimitedSize(MemoryEventStore):
+    """Sends a row as one request, which holds a payload or metadata of 1 MiB and not both."""
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        record = super()._encode(envelope)
+        if len(record.payload) + len(record.metadata) > 3 * 2**19:
+            raise InvalidEnvelopeError("the request is too large")
+        return record
+
+
+@wrong_memory("reserves-ids")
+class ReservesIds(MemoryEventStore):
+    """Refuses ids that its document database keeps for itself: `.`, `..` and `__any__`."""
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        record = super()._encode(envelope)
+        for name in (record.execution_id, record.id):
+            if name in (".", "..") or (name.startswith("__") and name.endswith("__")):
+                raise InvalidEnvelopeError(f"{name!r} is reserved")
+        return record

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from loom_backends.memory import MemoryEventStore, Record
 from loom_conformance.spi import (
+    FENCE_KEY,
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
     EventStoreError,
     StaleFenceError,
+    check_key,
+    is_token,
 )
 
 from .memory_base import SuspendingStore, Volume, turn, wrong_memory
@@ -184,3 +187,59 @@ class FencingRaisesADriversError(MemoryEventStore):
             return await super().acquire_fence(execution_id)
         except ValueError as error:
             raise sqlite3.DataError("string or blob too big") from error
+
+
+@wrong_memory("twins-name-the-first")
+class TwinsNameTheFirst(MemoryEventStore):
+    """Finds twins in a batch before it writes, and names the batch's first envelope for them."""
+
+    def _check_unique(self, records: Iterable[Record]) -> None:
+        given = list(records)
+        first = given[0]
+        if len({(one.execution_id, one.sequence) for one in given}) < len(given):
+            raise DuplicateSequenceError(first.execution_id, first.sequence)
+        if len({one.id for one in given}) < len(given):
+            raise DuplicateEnvelopeIdError(first.execution_id, first.id)
+        super()._check_unique(given)
+
+
+@wrong_memory("no-fence-is-zero")
+class NoFenceIsZero(MemoryEventStore):
+    """Says that the current token is 0 where there is none."""
+
+    def _check_fence(self, record: Record) -> None:
+        current = self.storage.fences.get(record.execution_id)
+        if record.fence != current:
+            raise StaleFenceError(record.execution_id, record.fence, current or 0)
+
+
+@wrong_memory("what-is-no-token-is-none")
+class WhatIsNoTokenIsNone(MemoryEventStore):
+    """Says of something that is not a token that none was given."""
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        found: object = envelope.metadata
+        given = found.get(FENCE_KEY) if isinstance(found, dict) else None
+        if given is not None and not is_token(given):
+            check_key("execution_id", envelope.execution_id)
+            current = self.storage.fences.get(envelope.execution_id)
+            if current is not None:
+                raise StaleFenceError(envelope.execution_id, None, current)
+        return super()._encode(envelope)
+
+
+@wrong_memory("loser-is-told-the-version")
+class LoserIsToldTheVersion(SuspendingStore):
+    """Names the log's next sequence for a conflict that only the commit finds."""
+
+    async def _store(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        for record in records:
+            self._check_fence(record)
+        self._check_unique(records)
+        await turn()
+        try:
+            self._write(records)
+        except DuplicateSequenceError as error:
+            following = self.storage.logs[error.execution_id].sequences[-1] + 1
+            raise DuplicateSequenceError(error.execution_id, following) from error

@@ -6,6 +6,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from uuid import UUID
 
 from loom_backends.memory import Log, MemoryEventStore, Record
 from loom_conformance.spi import (
@@ -204,3 +205,65 @@ class ReadsByPattern(MemoryEventStore):
             if first <= record.sequence <= last
         ]
         return [self._decode(one) for one in sorted(found, key=lambda one: one.sequence)]
+
+
+class _OwnKey(KeyedStore):
+    """Keeps logs and fences by the key that `_key` makes of the execution id."""
+
+    def _key(self, execution_id: str) -> str:
+        raise NotImplementedError
+
+    def _log_key(self, execution_id: str) -> str:
+        return self._key(execution_id)
+
+    def _fence_key(self, execution_id: str) -> str:
+        return self._key(execution_id)
+
+
+@wrong_memory("ids-in-a-uuid-column")
+class IdsInAUuidColumn(_OwnKey):
+    """Keeps what can be read as a UUID as one, so that its spellings are equal."""
+
+    def _key(self, execution_id: str) -> str:
+        try:
+            return str(UUID(execution_id))
+        except ValueError:
+            return execution_id
+
+
+@wrong_memory("ids-as-numbers")
+class IdsAsNumbers(_OwnKey):
+    """Compares ids that look like whole numbers as numbers, by the affinity of its column."""
+
+    def _key(self, execution_id: str) -> str:
+        try:
+            return str(int(execution_id))
+        except ValueError:
+            return execution_id
+
+
+@wrong_memory("drops-a-leading-slash")
+class DropsALeadingSlash(_OwnKey):
+    """Drops a slash at the beginning of a key, as some clients of object stores do."""
+
+    def _key(self, execution_id: str) -> str:
+        return execution_id.removeprefix("/") or execution_id
+
+
+@wrong_memory("strips-the-beginning")
+class StripsTheBeginning(_OwnKey):
+    """Takes white space and a byte order mark off an id's beginning."""
+
+    def _key(self, execution_id: str) -> str:
+        return execution_id.lstrip(" \t\n\ufeff") or execution_id
+
+
+@wrong_memory("scans-behind-a-separator")
+class ScansBehindASeparator(MemoryEventStore):
+    """Has keys `execution#sequence` in one table, and reads what begins with `execution#`."""
+
+    def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        found = super()._read(execution_id, first, last)
+        for name in [one for one in self.storage.logs if one.startswith(f"{execution_id}#")]:
+            found += super()._read(name, first, last)
+        return found

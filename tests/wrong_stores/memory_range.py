@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
-from loom_backends.memory import MemoryEventStore
+from loom_backends.memory import MemoryEventStore, Record
 from loom_conformance.spi import MAX_SEQUENCE, EventEnvelope, EventStoreError
 
-from .memory_base import wrong_memory
+from .memory_base import Volume, wrong_memory
 
 
 @wrong_memory("range-is-half-open")
@@ -112,3 +113,49 @@ class RangeIsUnordered(MemoryEventStore):
         log = self.storage.logs.get(execution_id)
         rows = log.records.values() if log is not None else ()
         return [self._decode(row) for row in rows if first <= row.sequence <= last]
+
+
+@wrong_memory("remembers-its-ranges")
+class RemembersItsRanges(MemoryEventStore):
+    """Remembers a range by its arguments until the handle itself writes."""
+
+    def __init__(self, storage: Volume) -> None:
+        super().__init__(storage)
+        self._known: dict[tuple[str, int, int], list[EventEnvelope]] = {}
+
+    def _write(self, records: Sequence[Record]) -> None:
+        super()._write(records)
+        self._known.clear()
+
+    async def read_range(
+        self, execution_id: str, first: int, last: int, /
+    ) -> Sequence[EventEnvelope]:
+        found = self._read(execution_id, first, last)
+        return copy.deepcopy(self._known.setdefault((execution_id, first, last), found))
+
+
+@wrong_memory("range-hands-out-its-cache")
+class RangeHandsOutItsCache(MemoryEventStore):
+    """Decodes a row of a range once, and hands the same object to whoever asks for it again."""
+
+    def __init__(self, storage: Volume) -> None:
+        super().__init__(storage)
+        self._rows: dict[str, EventEnvelope] = {}
+
+    async def read_range(
+        self, execution_id: str, first: int, last: int, /
+    ) -> Sequence[EventEnvelope]:
+        found = self._read(execution_id, first, last)
+        return [self._rows.setdefault(f"{execution_id}/{one.sequence}", one) for one in found]
+
+
+@wrong_memory("range-end-overflows")
+class RangeEndOverflows(MemoryEventStore):
+    """Binds the end of a range as it comes, and the driver's OverflowError reaches the caller."""
+
+    async def read_range(
+        self, execution_id: str, first: int, last: int, /
+    ) -> Sequence[EventEnvelope]:
+        if last >= 2**63:
+            raise OverflowError("Python int too large to convert to SQLite INTEGER")
+        return self._read(execution_id, first, last)

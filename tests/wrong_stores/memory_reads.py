@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from loom_backends.memory import Log, MemoryEventStore, Record
-from loom_conformance.spi import MAX_SEQUENCE, EventEnvelope, EventStoreError
+from loom_conformance.spi import FENCE_KEY, MAX_SEQUENCE, EventEnvelope, EventStoreError
 
 from .memory_base import SuspendingStore, Volume, turn, wrong_memory
 
@@ -288,3 +289,117 @@ class OwnReadsAreDirty(SuspendingStore):
             and (one.sequence, one.id) not in known
         ]
         return sorted([*found, *dirty], key=lambda one: one.sequence)
+
+
+@wrong_memory("one-page-from-the-middle")
+class OnePageFromTheMiddle(MemoryEventStore):
+    """Pages a read from the start, and answers one from elsewhere by a page of 5,000."""
+
+    async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
+        found = self._read(execution_id, first, MAX_SEQUENCE)
+        return found[:5000] if first > 0 else found
+
+
+@wrong_memory("pads-to-ten-digits")
+class PadsToTenDigits(MemoryEventStore):
+    """Keeps sequences as text of ten padded digits, in whose order eleven come before two."""
+
+    def _read(self, execution_id: str, first: int, last: int) -> list[EventEnvelope]:
+        def key(place: int) -> str:
+            return f"{max(0, place):010d}"
+
+        whole = super()._read(execution_id, 0, MAX_SEQUENCE)
+        found = [one for one in whole if key(first) <= key(one.sequence) <= key(last)]
+        return sorted(found, key=lambda one: key(one.sequence)) if first <= last else []
+
+
+@wrong_memory("keeps-the-prefix-it-read")
+class KeepsThePrefixItRead(MemoryEventStore):
+    """Keeps on the handle what it read of an execution, and asks only for what comes after."""
+
+    def __init__(self, storage: Volume) -> None:
+        super().__init__(storage)
+        self._seen: dict[str, list[EventEnvelope]] = {}
+
+    async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
+        seen = self._seen.setdefault(execution_id, [])
+        after = seen[-1].sequence + 1 if seen else 0
+        seen += self._read(execution_id, after, MAX_SEQUENCE)
+        return [copy.deepcopy(one) for one in seen if one.sequence >= first]
+
+
+class _KeepsObjects(MemoryEventStore):
+    """Keeps `_kept` of what it was given beside the record, and hands out `_kept` of that."""
+
+    storage: Volume
+
+    def __init__(self, storage: Volume) -> None:
+        super().__init__(storage)
+        self._given: dict[Record, EventEnvelope] = {}
+
+    def _kept(self, envelope: EventEnvelope) -> EventEnvelope:
+        raise NotImplementedError
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        record = super()._encode(envelope)
+        self._given[record] = self._kept(envelope)
+        return record
+
+    def _insert(self, record: Record) -> None:
+        super()._insert(record)
+        self.storage.notes[record] = self._given.pop(record)
+
+    def _decode(self, record: Record) -> EventEnvelope:
+        return self._kept(self.storage.notes[record])
+
+
+@wrong_memory("copies-metadata-shallowly")
+class CopiesMetadataShallowly(_KeepsObjects):
+    """Copies the metadata by `dict()`, and shares what lies in them with the caller."""
+
+    def _kept(self, envelope: EventEnvelope) -> EventEnvelope:
+        payload = copy.deepcopy(envelope.payload)
+        return replace(envelope, payload=payload, metadata=dict(envelope.metadata))
+
+
+@wrong_memory("keeps-the-callers-list")
+class KeepsTheCallersList(_KeepsObjects):
+    """Copies a payload that is an object, and keeps one that is a list as the caller's own."""
+
+    def _kept(self, envelope: EventEnvelope) -> EventEnvelope:
+        copied = copy.deepcopy(envelope)
+        return replace(copied, payload=envelope.payload) if _is_list(envelope) else copied
+
+
+def _is_list(envelope: EventEnvelope) -> bool:
+    return isinstance(envelope.payload, list)
+
+
+@wrong_memory("hands-out-its-own-list")
+class HandsOutItsOwnList(MemoryEventStore):
+    """Hands the list out in which the execution is kept, with fresh envelopes in it."""
+
+    storage: Volume
+
+    async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
+        stored = self._read(execution_id, 0, MAX_SEQUENCE)
+        known, rows = self.storage.notes.get(execution_id, (0, []))
+        if len(stored) != known:
+            rows[:] = stored
+            self.storage.notes[execution_id] = len(stored), rows
+        log = self.storage.logs.get(execution_id, Log())
+        rows[:] = [self._decode(log.records[one.sequence]) for one in rows]
+        return rows if first <= 0 else [one for one in rows if one.sequence >= first]
+
+
+@wrong_memory("looks-for-the-token-late")
+class LooksForTheTokenLate(MemoryEventStore):
+    """Encodes the row when the call is made, and takes the token from the caller's dict later."""
+
+    async def append(self, envelope: EventEnvelope, /) -> None:
+        await self.append_batch([envelope])
+
+    async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        given = [(self._encode(one), one.metadata) for one in envelopes]
+        await turn()
+        self._write([record._replace(fence=found.get(FENCE_KEY)) for record, found in given])  # type: ignore[arg-type]

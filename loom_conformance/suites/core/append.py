@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ...lab.paths import WritePath
-from ...lab.stage import Log, Stage
+from ...lab.stage import Log, Stage, difference_between
+from ...spi import MAX_SEQUENCE
 from ..case import on_every_write_path, rule
 
 
@@ -20,9 +21,17 @@ class AppendSuite:
         other = await stage.connect(name="other")
         log = await stage.given_log(1)
         stage.given(await other.read_from(log.execution_id))
+        ranges = await stage.offers("range")
+        if ranges:
+            stage.given(await other.read_range(log.execution_id, 0, MAX_SEQUENCE))
         await stage.accepted(log)
         await stage.holds(log, handle=await stage.writer())
         await stage.holds(log, handle=other)
+        if ranges:
+            outcome = await other.read_range(log.execution_id, 0, MAX_SEQUENCE)
+            difference = difference_between(log.envelopes, stage.listed(outcome))
+            if difference:
+                stage.broken("the same range to show it now", f"{outcome.call}: {difference}")
         async with stage.fresh() as fresh:
             await stage.holds(log, handle=fresh)
 

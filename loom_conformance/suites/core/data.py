@@ -20,6 +20,8 @@ from ...lab.values import (
     METADATA,
     OUTSIDE,
     PAYLOADS,
+    RESERVED,
+    SUBCLASSED,
     TIMESTAMPS,
     json_values,
     made_unique,
@@ -79,12 +81,25 @@ class DataSuite:
             log.wrote(envelope)
         await _kept(stage, log)
 
+    @rule("DATA-1")
+    async def test_an_id_that_other_systems_keep_for_themselves_is_one_like_any_other(
+        self, stage: Stage
+    ) -> None:
+        handle = await stage.connect(await stage.own_storage())
+        logs = [Log(name) for name in RESERVED]
+        for log in logs:
+            envelope = log.envelope(id=log.execution_id)
+            outcome = await handle.append(envelope)
+            stage.returned(outcome, f"an envelope {log.execution_id!r} to be accepted")
+            log.wrote(envelope)
+        await stage.holds(*logs, handle=handle, expected="each of them to be an id of its own")
+
     @rule("DATA-2")
     @on_every_write_path
     async def test_a_value_outside_the_domain_is_stored_faithfully_or_refused(
         self, stage: Stage, path: WritePath
     ) -> None:
-        for what, fields in OUTSIDE.items():
+        for what, fields in {**OUTSIDE, **SUBCLASSED}.items():
             await _faithful_or_refused(stage, what, _with_fresh_ids(stage, fields))
 
     @rule("DATA-3")
@@ -97,8 +112,8 @@ class DataSuite:
             sized(MAX_JSON_BYTES),
             ["é" * 1000] * (MAX_JSON_BYTES // 2100),
             nested(MAX_DEPTH),
+            {"k" * (MAX_JSON_BYTES - len('{"":0}')): 0},
         ]
-        metadata: list[JsonValue] = [sized(MAX_JSON_BYTES - len('{"m":}')), nested(MAX_DEPTH - 1)]
         for value in values:
             await stage.accepted(
                 log,
@@ -106,11 +121,14 @@ class DataSuite:
                 expected="a payload of the domain to be accepted",
                 read_back=False,
             )
-        for value in metadata:
+        for payload, value in (
+            (None, nested(MAX_DEPTH - 1)),
+            (sized(MAX_JSON_BYTES), sized(MAX_JSON_BYTES - len('{"m":}'))),
+        ):
             await stage.accepted(
                 log,
-                _with(log, metadata={"m": value}),
-                expected="metadata of the domain to be accepted",
+                _with(log, payload=payload, metadata={"m": value}),
+                expected="metadata of the domain to be accepted, with any payload of it",
                 read_back=False,
             )
         await _kept(stage, log)
@@ -195,7 +213,7 @@ def _could_be_unique(value: object) -> bool:
 def _with_fresh_ids(stage: Stage, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Ids that no earlier write used, where something can be put in front of them."""
     fresh = {
-        name: f"{stage.session.fresh_id()}/{value}"
+        name: type(value)(f"{stage.session.fresh_id()}/" + value)
         if name in ("execution_id", "id") and _could_be_unique(value)
         else value
         for name, value in fields.items()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...lab.burst import burst, must_have_met
-from ...lab.calls import Outcome, told_error
+from ...lab.calls import Handle, Outcome, told_error
 from ...lab.paths import WritePath
 from ...lab.stage import Log, Stage
+from ...lab.values import NOT_TOKENS
 from ...lab.verdict import NotOffered
 from ...spi import (
     DuplicateEnvelopeIdError,
@@ -89,15 +90,47 @@ class ErrorSuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         handle = await stage.writer()
-        for make in (_a_taken_slot, _a_taken_id):
+        makers = [_a_taken_slot, _a_taken_id]
+        if stage.backend.envelope_ids == "store":
+            elsewhere = (await stage.given_log(1)).envelopes[0].id
+            makers.append(lambda log, sequence: log.envelope(sequence, id=elsewhere))
+        for make in makers:
             log = await stage.given_log(2)
             envelopes, target, _ = stage.compose(
                 log,
                 lambda sequence, log=log, make=make: make(log, sequence),  # type: ignore[misc]
             )
             _names_what_was_written(stage, target, await stage.write(handle, envelopes))
+        if path.batch and path.place == "last":
+            await _twins_are_named(stage, handle)
         if await stage.offers("fencing"):
             await _stale_names_its_tokens(stage)
+
+    @rule("ERR-2")
+    @on_every_write_path
+    async def test_the_errors_of_those_that_lost_a_race_name_what_they_wrote(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        handles = await stage.contenders(2)
+        for one_id in (False, True):
+            for _ in range(stage.settings.rounds(2)):
+                log = await stage.given_log(1)
+                shared = f"contended-{log.execution_id}"
+                elsewhere = stage.backend.envelope_ids == "store"
+                rivals = [
+                    (stage.log() if one_id and elsewhere and place else log).envelope(
+                        id=shared if one_id else f"{shared}-{place}", payload={"rival": place}
+                    )
+                    for place in range(len(handles))
+                ]
+                outcomes = await burst(
+                    [
+                        stage.writing(handle, rival)
+                        for handle, rival in zip(handles, rivals, strict=True)
+                    ]
+                )
+                for rival, outcome in zip(rivals, outcomes, strict=True):
+                    _names_what_was_written(stage, rival, outcome)
 
     @rule("ERR-3")
     @on_every_write_path
@@ -210,8 +243,9 @@ async def _stale_names_its_tokens(stage: Stage) -> None:
     handle = await stage.writer()
     log = await stage.given_log(1, fenced=True)
     old = log.token
-    await stage.given_fence(log)
-    for token in (old, None):
+    current = await stage.given_fence(log)
+    # What is no token may be refused with a ValueError, and what is news may be accepted.
+    for token in (old, None, *NOT_TOKENS, str(current), current + 5):
         envelopes, _, _ = stage.compose(
             log,
             lambda s, token=token: log.envelope(s, token=token),  # type: ignore[misc]
@@ -221,8 +255,29 @@ async def _stale_names_its_tokens(stage: Stage) -> None:
             _has(
                 stage,
                 outcome.error,
-                {"execution_id": log.execution_id, "given": token, "current": log.token},
+                {"execution_id": log.execution_id, "given": token, "current": current},
             )
+    unfenced = await stage.given_log(1)
+    envelopes, _, _ = stage.compose(unfenced, lambda s: unfenced.envelope(s, token=7))
+    outcome = await stage.write(handle, envelopes)
+    if is_error(outcome.error, StaleFenceError):
+        _has(
+            stage,
+            outcome.error,
+            {"execution_id": unfenced.execution_id, "given": 7, "current": None},
+        )
+
+
+async def _twins_are_named(stage: Stage, handle: Handle) -> None:
+    """Two envelopes of one batch are in each other's way, behind one that is in nobody's."""
+    for one_slot in (True, False):
+        log = await stage.given_log(1)
+        ahead, target = log.envelope(1), log.envelope(2)
+        twin = (
+            log.envelope(2, id=f"twin-{target.id}") if one_slot else log.envelope(3, id=target.id)
+        )
+        outcome = await handle.append_batch([ahead, target, twin])
+        _names_what_was_written(stage, twin, outcome)
 
 
 async def _not_there_where_refused(

@@ -6,7 +6,7 @@ from ...lab.burst import burst, must_have_met
 from ...lab.calls import Outcome, short, told_answers
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage
-from ...lab.values import LOOKALIKES, made_unique
+from ...lab.values import LOOKALIKES, bare_groups, made_unique
 from ...spi import MAX_ENVELOPE_ID, DuplicateEnvelopeIdError, EventEnvelope, is_error
 from ..case import on_every_write_path, rule
 
@@ -98,7 +98,9 @@ class IdentitySuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         unique = stage.session.fresh_id()
-        logs = [stage.log(name) for group in LOOKALIKES for name in made_unique(group, unique)]
+        names = [name for group in LOOKALIKES for name in made_unique(group, unique)]
+        names += [name for group in bare_groups(unique) for name in group]
+        logs = [stage.log(name) for name in names]
         for number, log in enumerate(logs):
             await stage.accepted(
                 log,
@@ -123,16 +125,19 @@ class IdentitySuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         log = stage.log()
-        for group in LOOKALIKES:
-            for name in made_unique(group, log.execution_id, MAX_ENVELOPE_ID):
-                await stage.accepted(
-                    log,
-                    lambda sequence, name=name: log.envelope(  # type: ignore[misc]
-                        sequence, id=name
-                    ),
-                    expected=f"envelope id {short(name)} to be different from all before it",
-                    read_back=False,
-                )
+        names = [
+            name
+            for group in LOOKALIKES
+            for name in made_unique(group, log.execution_id, MAX_ENVELOPE_ID)
+        ]
+        names += [name for group in bare_groups(log.execution_id) for name in group]
+        for name in names:
+            await stage.accepted(
+                log,
+                lambda sequence, name=name: log.envelope(sequence, id=name),  # type: ignore[misc]
+                expected=f"envelope id {short(name)} to be different from all before it",
+                read_back=False,
+            )
         await stage.holds(log)
 
 

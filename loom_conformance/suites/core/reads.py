@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+import string
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from ...lab.calls import Handle, Outcome, short, told_value
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage, difference_between
+from ...lab.values import DIGITS
 from ...lab.verdict import NotOffered
 from ...lab.watch import Look, Read, watch
-from ...spi import MAX_SEQUENCE, EventEnvelope
+from ...spi import (
+    FENCE_KEY,
+    MAX_SEQUENCE,
+    EventEnvelope,
+    JsonValue,
+    StaleFenceError,
+    is_error,
+)
 from ..case import on_every_write_path, rule
 
 WHOLE = 10_001
 """One more than a page or a window of 10,000, which is the default of some engines."""
+
+SPARSE = (0, 3, 4, 20, 2**31 + 1, 2**32, *DIGITS, MAX_SEQUENCE)
+"""Sequences between whose neighbours a text, a narrow column or an offset makes a difference."""
 
 
 class ReadSuite:
@@ -37,7 +49,7 @@ class ReadSuite:
     async def test_reads_ascend_whatever_the_order_of_writing(self, stage: Stage) -> None:
         log = stage.log()
         writer = await stage.writer()
-        order = [7, 100, 3, 0, 11, 2, 30, 1, 10]
+        order = [7, 10**15, 3, 0, 11, 2, 30, 1, *(place for place in DIGITS if place < 10**15)]
         if stage.backend.sparse_sequences:
             for place in order:
                 envelope = log.envelope(place)
@@ -79,11 +91,11 @@ class ReadSuite:
             raise NotOffered("sequences have no gaps here, so both are the same")
         log = stage.log()
         writer = await stage.writer()
-        for place in (0, 3, 4, 20, 2**31 + 1, MAX_SEQUENCE):
+        for place in SPARSE:
             envelope = log.envelope(place)
             stage.given(await writer.append(envelope))
             log.wrote(envelope)
-        for first in (0, 1, 2, 3, 4, 5, 20, 21, 2**31 + 1, 2**32, MAX_SEQUENCE):
+        for first in (*SPARSE, 1, 2, 5, 21):
             expected = [one for one in log.envelopes if one.sequence >= first]
             outcome = await writer.read_from(log.execution_id, first)
             _is_read(stage, outcome, expected, f"the envelopes whose sequence is {first} or more")
@@ -127,9 +139,14 @@ class ReadSuite:
     async def test_arguments_out_of_range_read_as_empty_or_are_refused(self, stage: Stage) -> None:
         log = await stage.given_log(2)
         writer = await stage.writer()
-        negative = await writer.read_from(log.execution_id, -1)
-        if not isinstance(negative.error, ValueError):
-            _is_read(stage, negative, log.envelopes, "a negative first to mean 0")
+        for low in (-1, -(2**63) - 1):
+            negative = await writer.read_from(log.execution_id, low)
+            if not isinstance(negative.error, ValueError):
+                _is_read(stage, negative, log.envelopes, "a negative first to mean 0")
+        for high in (MAX_SEQUENCE + 1, 2**63, 2**200):
+            beyond = await writer.read_from(log.execution_id, high)
+            if not isinstance(beyond.error, ValueError):
+                _is_read(stage, beyond, [], f"nothing, or a ValueError, from {high} on")
         for strange in ("", "x" * 256, "a\x00b", "a\ud800"):
             outcome = await writer.read_from(strange)
             if not isinstance(outcome.error, ValueError):
@@ -146,7 +163,13 @@ class ReadSuite:
         for _ in range(2):
             for log in logs:
                 await stage.accepted(log, read_back=False)
+        # What a scan by prefix takes for a key of the execution, by whichever separator.
+        for mark in (*string.punctuation, " ", "\x01", "\x1f") if path.place == "alone" else ():
+            await stage.accepted(stage.log(f"{base}{mark}x"), read_back=False)
         await stage.holds(*logs, expected="each execution to hold its own envelopes and no other")
+        if await stage.offers("range"):
+            outcome = await (await stage.observer()).read_range(base, 0, MAX_SEQUENCE)
+            _is_read(stage, outcome, logs[0].envelopes, "a range of one execution and no other")
 
     @rule("READ-4")
     async def test_a_long_execution_is_read_whole(self, stage: Stage) -> None:
@@ -154,6 +177,11 @@ class ReadSuite:
         writer = (await stage.writer()).patient(10)
         outcome = await writer.read_from(log.execution_id)
         _is_read(stage, outcome, log.envelopes, f"all {len(log.envelopes)} envelopes")
+        rest = await writer.read_from(log.execution_id, 1)
+        _is_read(stage, rest, log.envelopes[1:], "all envelopes but the first")
+        if await stage.offers("range"):
+            ranged = await writer.read_range(log.execution_id, 1, log.next)
+            _is_read(stage, ranged, log.envelopes[1:], "all envelopes but the first, in a range")
         later = await writer.read_from(log.execution_id, len(log.envelopes) - 3)
         _is_read(stage, later, log.envelopes[-3:], "the last three envelopes")
 
@@ -217,6 +245,33 @@ class ReadSuite:
 
     @rule("READ-5")
     @on_every_write_path
+    async def test_a_slot_that_is_filled_late_is_seen_by_every_handle(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        if not stage.backend.sparse_sequences:
+            raise NotOffered("no slot is filled after a later one here")
+        log = stage.log()
+        writer, reader = await stage.writer(), await stage.connect(name="reader")
+        late = 0
+
+        def beyond(place: int) -> EventEnvelope:
+            return log.envelope(place + 9)
+
+        def between(_: int) -> EventEnvelope:
+            return log.envelope(late)
+
+        for make in (log.envelope, beyond, between):
+            target = await stage.accepted(log, make, read_back=False)
+            late = target.sequence - 4
+            for handle in (reader, writer):
+                await stage.holds(
+                    log,
+                    handle=handle,
+                    expected="what was acknowledged to be seen, though a later one was seen before",
+                )
+
+    @rule("READ-5")
+    @on_every_write_path
     async def test_a_write_that_is_refused_is_never_seen(
         self, stage: Stage, path: WritePath
     ) -> None:
@@ -254,46 +309,100 @@ class ReadSuite:
     ) -> None:
         log = await stage.given_log(1)
         handle = await stage.writer()
-        envelopes, _, other = stage.compose(
-            log, lambda sequence: log.envelope(sequence, payload={"list": [1, {"deep": "x"}]})
-        )
-        before = copy.deepcopy(envelopes)
+        for payload in NESTED:
+            envelopes, _, other = stage.compose(log, _nested(log, payload))
+            before = copy.deepcopy(envelopes)
 
-        def spoil(count: int) -> None:
-            _spoil_all(stage, envelopes, f"passed in, at await {count} of the write")
+            def spoil(count: int, envelopes: Sequence[EventEnvelope] = envelopes) -> None:
+                _spoil_all(stage, envelopes, f"passed in, at await {count} of the write")
 
-        # What waits is changed while it waits, and what was acknowledged is changed after it.
-        outcome = await stage.watched_write(handle, envelopes, spoil)
-        stage.returned(outcome, "the write to be acknowledged")
-        _spoil_all(stage, envelopes, "passed in, once the write was acknowledged")
-        stage.noted(before, log, other)
-        expected = "values taken when the call was made, whatever becomes of them later"
-        await stage.holds(log, expected=expected)
-        await stage.holds(log, handle=handle, expected=expected)
+            # What waits is changed while it waits, and what was acknowledged is changed after it.
+            outcome = await stage.watched_write(handle, envelopes, spoil)
+            stage.returned(outcome, "the write to be acknowledged")
+            _spoil_all(stage, envelopes, "passed in, once the write was acknowledged")
+            stage.noted(before, log, other)
+            expected = "values taken when the call was made, whatever becomes of them later"
+            await stage.holds(log, expected=expected)
+            await stage.holds(log, handle=handle, expected=expected)
 
     @rule("READ-6")
-    async def test_changing_what_was_read_changes_nothing_stored(self, stage: Stage) -> None:
+    @on_every_write_path
+    async def test_changing_what_was_read_changes_nothing_stored(
+        self, stage: Stage, path: WritePath
+    ) -> None:
         log = stage.log()
-        writer = await stage.writer()
-        envelope = log.envelope(payload={"list": [1, {"deep": "x"}]}, metadata={"m": [1]})
-        log.wrote(copy.deepcopy(envelope))
-        stage.given(await writer.append(envelope))
-        found = await stage.read(writer, log.execution_id)
-        _spoil_all(stage, found, "read")
-        expected = "what is stored not to change with what was read out"
-        await stage.holds(log, handle=writer, expected=expected)
-        await stage.holds(log, expected=expected)
-        if await stage.offers("range"):
-            in_range = stage.given(await writer.read_range(log.execution_id, 0, 0))
-            _spoil_all(stage, in_range, "read in a range")
-            await stage.holds(log, handle=writer, expected=expected)
+        handle = await stage.writer()
+        for payload in NESTED:
+            envelopes, _, other = stage.compose(log, _nested(log, payload))
+            stage.given(await stage.write(handle, envelopes))
+            stage.noted(copy.deepcopy(envelopes), log, other)
+        ranges = await stage.offers("range")
+        for in_range in [False, True] if ranges else [False]:
+            for change in (_lengthen, _empty):
+                outcome = await (
+                    handle.read_range(log.execution_id, 0, log.next)
+                    if in_range
+                    else handle.read_from(log.execution_id)
+                )
+                found = stage.given(outcome)
+                _spoil_all(stage, found, "read in a range" if in_range else "read")
+                if isinstance(found, list):
+                    stage.steps.append(change(found))
+                expected = "what is stored not to change with what was read out"
+                await stage.holds(log, handle=handle, expected=expected)
+                await stage.holds(log, expected=expected)
+                if ranges:
+                    again = await handle.read_range(log.execution_id, 0, log.next)
+                    _is_read(stage, again, log.envelopes, expected)
+
+    @rule("READ-6")
+    @on_every_write_path
+    async def test_a_token_is_the_one_that_was_given_when_the_call_was_made(
+        self, stage: Stage, path: WritePath
+    ) -> None:
+        log = await stage.given_log(1, fenced=True)
+        stale = log.token
+        await stage.given_fence(log)
+        handle = await stage.writer()
+        envelopes, target, other = stage.compose(log, lambda s: log.envelope(s, token=stale))
+
+        def renew(count: int) -> None:
+            stage.steps.append(f"the stale token replaced by the current one, at await {count}")
+            target.metadata[FENCE_KEY] = log.token
+
+        outcome = await stage.watched_write(handle, envelopes, renew)
+        expected = "the stale token that the call was made with to be judged, and refused"
+        stage.check(is_error(outcome.error, StaleFenceError), expected, outcome.line())
+        await stage.holds(log, *([other] if envelopes[1:] else []), expected=expected)
+
+
+NESTED: tuple[JsonValue, ...] = ({"list": [1, {"deep": ["x"]}]}, [1, [2], {"deep": {"x": [3]}}])
+"""Payloads with lists in objects and objects in lists."""
+
+
+def _nested(log: Log, payload: JsonValue) -> Callable[[int], EventEnvelope]:
+    return lambda sequence: log.envelope(
+        sequence,
+        payload=copy.deepcopy(payload),
+        metadata={"tags": ["a", {"b": [1]}], "owner": {"name": {"first": "x"}}},
+    )
+
+
+def _lengthen(found: list[EventEnvelope]) -> str:
+    found.append(found[0])
+    return "the list that was read out made longer"
+
+
+def _empty(found: list[EventEnvelope]) -> str:
+    found.clear()
+    return "the list that was read out emptied"
 
 
 async def _ascending(stage: Stage, log: Log) -> None:
     writer = await stage.writer()
     _is_read(stage, await writer.read_from(log.execution_id), log.envelopes, "ascending sequences")
     if await stage.offers("range"):
-        outcome = await writer.read_range(log.execution_id, 0, 1000)
+        outcome = await writer.read_range(log.execution_id, 0, MAX_SEQUENCE)
         _is_read(stage, outcome, log.envelopes, "ascending sequences in a range")
 
 
@@ -345,17 +454,17 @@ def _nothing_wrong(stage: Stage, readers: Sequence[Handle], seen: Sequence[str |
 def _spoil_all(stage: Stage, envelopes: Sequence[EventEnvelope], which: str) -> None:
     stage.steps.append(f"the payload and the metadata changed in place, of what was {which}")
     for envelope in envelopes:
-        _spoil(envelope)
+        _spoil(envelope.payload)
+        _spoil(envelope.metadata)
 
 
-def _spoil(envelope: EventEnvelope) -> None:
-    payload = envelope.payload
-    if isinstance(payload, dict):
-        inner = payload.get("list")
-        if isinstance(inner, list):
-            inner.append("changed")
-            if isinstance(inner[1], dict):
-                inner[1]["deep"] = "changed"
-        payload["changed"] = True
-    if isinstance(envelope.metadata, dict):
-        envelope.metadata["changed"] = True
+def _spoil(value: object) -> None:
+    """Change every list and object of a JSON value in place, the innermost first."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            _spoil(inner)
+        value["changed"] = True
+    elif isinstance(value, list):
+        for inner in value:
+            _spoil(inner)
+        value.append("changed")
