@@ -1,6 +1,6 @@
 """DUR-1 to DUR-5: what was acknowledged is there after the end of a handle, a process, a server.
 
-Beside them stand the tests of ID-1 and FENCE-2 that need two processes at work.
+Beside them stand the tests of ID-1, FENCE-2 and FENCE-8 that need two processes at work.
 
 Child processes write under load and are killed with SIGKILL at moments spread over their calls:
 at a chosen await of a chosen call. Each keeps a history of its own on disk, so what it was told
@@ -30,7 +30,7 @@ from ..lab.checker.call import Call
 from ..lab.faults.moments import Moment
 from ..lab.history import read_history
 from ..lab.load import Load
-from ..lab.processes import ChildDied, Nursery
+from ..lab.processes import Child, ChildDied, Nursery
 from ..lab.stage import Log, Stage
 from ..lab.verdict import Inconclusive, NotOffered
 from ..spi import (
@@ -45,6 +45,11 @@ from .case import rule
 
 KILLS = 6
 ACQUIRES = 20
+STOPS = 8
+"""At how many awaits of a write its process is stopped, where it has so many."""
+
+PAUSE = 0.3
+"""Seconds for an acquire beside a stopped process, if nothing is in its way."""
 Made = Call[Operation, CallOutcome]
 
 CALLS_BEFORE = 25
@@ -197,6 +202,21 @@ class DurabilitySuite:
             f"{len(tokens)} acquires got {len(set(tokens))} tokens; more than one got {twice[:5]}",
         )
 
+    @rule("FENCE-8")
+    async def test_a_stopped_process_does_not_write_past_an_acquire_elsewhere(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("fencing")
+        _needs_two_processes(stage)
+        address = await stage.own_storage()
+        handle = await stage.connect(address, name="here")
+        async with stage.nursery() as nursery:
+            child = await nursery.spawn("writer", address)
+            await child.connect()
+            for place in range(1, STOPS + 1):
+                if not await _stopped_at(stage, handle, child, place):
+                    break
+
     @rule("DUR-5")
     async def test_acknowledged_writes_survive_the_death_of_the_server(self, stage: Stage) -> None:
         stage.needs_to_outlive_processes()
@@ -338,6 +358,41 @@ def _needs_two_processes(stage: Stage) -> None:
     stage.needs_to_outlive_processes()
     if stage.backend.one_process_at_a_time:
         raise NotOffered("no second process can open the storage")
+
+
+async def _stopped_at(stage: Stage, handle: Handle, child: Child, place: int) -> bool:
+    """Acquire while a writer elsewhere is stopped at an await; whether its write has that await."""
+    log = Log(stage.session.fresh_id())
+    told = await child.do(AcquireFence(log.execution_id))
+    if not isinstance(told, Done):
+        raise Inconclusive(f"set-up failed: another process acquires a token → {told}")
+    log.token = told.value
+    write = child.do(Append(log.envelope()), moment=Moment(1, place, "STOP"))
+    writing, stopping = asyncio.ensure_future(write), asyncio.ensure_future(child.paused())
+    bound = stage.settings.deadline
+    await asyncio.wait({writing, stopping}, timeout=bound, return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        await child.kill()
+        await asyncio.wait({writing, stopping})
+        if writing.exception() is not None:
+            raise Inconclusive("the writer neither stopped nor ended its write")
+        return False
+    stage.steps.append(f"another process, under {log.token}, is stopped at await {place} of append")
+    acquiring = asyncio.ensure_future(handle.acquire_fence(log.execution_id))
+    # It may have to wait for a lock that the stopped process holds, and then shows nothing.
+    await asyncio.wait({acquiring}, timeout=PAUSE)
+    before = await stage.read(handle, log.execution_id) if acquiring.done() else None
+    child.resume()
+    told = await writing
+    stage.steps.append(f"it goes on, and its append → {told}")
+    newer = stage.given(await acquiring)
+    after = await stage.read(handle, log.execution_id)
+    stage.check(
+        before is None or after == before,
+        f"no write under {log.token} to land once an acquire had returned {newer}",
+        f"{len(before or [])} envelopes were read then, and {len(after)} later",
+    )
+    return True
 
 
 async def _still_fenced(stage: Stage, death: _Death) -> None:

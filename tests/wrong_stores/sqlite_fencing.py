@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from loom_backends.sqlite import SQLiteEventStore
 from loom_backends.sqlite.store import Row
-from loom_conformance.spi import InvalidEnvelopeError, check_key
+from loom_conformance.spi import InvalidEnvelopeError, StaleFenceError, check_key
 
 from .sqlite_base import OwnTokens, StepwiseStore, changed, wrong_sqlite
 
@@ -202,13 +202,17 @@ class FirstWriteUnfenced(SQLiteEventStore):
     )
 
 
+_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+def _process_lock() -> asyncio.Lock:
+    """The one lock of all handles on this event loop."""
+    return _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
 @wrong_sqlite("sqlite-token-under-a-lock-of-the-process")
 class TokenUnderALockOfTheProcess(SQLiteEventStore):
     """Reads the last token and writes the next in two transactions, under an asyncio lock."""
-
-    LOCKS: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = (
-        WeakKeyDictionary()
-    )
 
     WRITE = """
         INSERT INTO fences (execution_id, token) VALUES (?, ?)
@@ -219,8 +223,29 @@ class TokenUnderALockOfTheProcess(SQLiteEventStore):
         """The execution's new current token."""
         check_key("execution_id", execution_id)
         with self._calls:
-            async with self.LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            async with _process_lock():
                 found = await self._fetch(self.CURRENT, execution_id)
                 token: int = found[0][0] + 1 if found else 1
                 await self._fetch(self.WRITE, execution_id, token, writing=True)
         return token
+
+
+@wrong_sqlite("sqlite-fence-under-a-lock-of-the-process")
+class FenceUnderALockOfTheProcess(SQLiteEventStore):
+    """Checks the token in a hop before the write, with acquires of this process kept out alone."""
+
+    INSERT = changed(SQLiteEventStore.INSERT, (CHECK, "fence IS fence"))
+
+    async def _write(self, rows: Sequence[Row]) -> None:
+        async with _process_lock():
+            for execution_id, given in dict.fromkeys((row.execution_id, row.fence) for row in rows):
+                found = await self._fetch(self.CURRENT, execution_id)
+                current = found[0][0] if found else None
+                if given != current:
+                    raise StaleFenceError(execution_id, given, current)
+            await super()._write(rows)
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        """The execution's new current token."""
+        async with _process_lock():
+            return await super().acquire_fence(execution_id)
