@@ -149,7 +149,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     built = (tmp_path / "site" / "architecture" / "index.html").read_text("utf-8")
@@ -157,6 +157,17 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert "{{ " not in built
     rule = (tmp_path / "site" / "rules" / "index.html").read_text("utf-8")
     assert 'id="fence-8"' in rule
+    gallery = tmp_path / "site" / "gallery"
+    conforming, failing, compared = (
+        (gallery / f"{name}.html").read_text("utf-8")
+        for name in ("conforming", "failing", "compared")
+    )
+    assert "memory conforms: " in conforming
+    assert "hasty does not conform: SEQ-4" in failing
+    assert "<svg" in failing
+    assert 'href="../rules/#seq-4"' in failing
+    assert all(f">{name}</h2>" in compared for name in ("memory", "sqlite"))
+    assert "{{ " not in (gallery / "index.html").read_text("utf-8")
 
 
 def test_the_workflow_is_one() -> None:
