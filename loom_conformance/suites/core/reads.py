@@ -163,10 +163,13 @@ class ReadSuite:
         for _ in range(2):
             for log in logs:
                 await stage.accepted(log, read_back=False)
-        # What a scan by prefix takes for a key of the execution, by whichever separator.
-        for mark in (*string.punctuation, " ", "\x01", "\x1f") if path.place == "alone" else ():
-            await stage.accepted(stage.log(f"{base}{mark}x"), read_back=False)
-        await stage.holds(*logs, expected="each execution to hold its own envelopes and no other")
+        expected = "each execution to hold its own envelopes and no other"
+        await stage.holds(*logs, expected=expected)
+        if path.place == "alone":
+            # What a scan by prefix takes for a key of the execution, by whichever separator.
+            for mark in (*string.punctuation, " ", "\x01", "\x1f"):
+                await stage.accepted(stage.log(f"{base}{mark}x"), read_back=False)
+            await stage.holds(logs[0], expected=expected)
         if await stage.offers("range"):
             outcome = await (await stage.observer()).read_range(base, 0, MAX_SEQUENCE)
             _is_read(stage, outcome, logs[0].envelopes, "a range of one execution and no other")
