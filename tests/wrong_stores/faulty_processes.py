@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -136,24 +137,28 @@ class LockFileTakenForAbandoned(WithoutIndexes):
         Path(lock).unlink(missing_ok=True)
 
 
-_COUNTERS: dict[tuple[str, str], int] = {}
+_COUNTERS: dict[str, dict[str, int]] = {}
 
 
 @faulty("counts-tokens-in-the-process")
 class CountsTokensInTheProcess(PlainStore):
-    """Counts tokens in the process, from what the storage held when it first asked."""
+    """Counts tokens in the process, from those that the storage held when it was first opened."""
+
+    def _connected(self, path: str) -> sqlite3.Connection:
+        connection = super()._connected(path)
+        if path not in _COUNTERS:
+            _COUNTERS[path] = dict(connection.execute("SELECT * FROM fences").fetchall())
+        return connection
 
     def _acquire(self, execution_id: str) -> int:
-        key = (self.path, execution_id)
-        if key not in _COUNTERS:
-            _COUNTERS[key] = self._current(execution_id) or 0
-        _COUNTERS[key] += 1
+        counters = _COUNTERS[self.path]
+        counters[execution_id] = counters.get(execution_id, 0) + 1
         self.connection.execute(
             "INSERT INTO fences VALUES (?, ?)"
             " ON CONFLICT (execution_id) DO UPDATE SET token = max(token, excluded.token)",
-            (execution_id, _COUNTERS[key]),
+            (execution_id, counters[execution_id]),
         )
-        return _COUNTERS[key]
+        return counters[execution_id]
 
 
 _TOKENS: dict[tuple[str, str], int | None] = {}
