@@ -28,6 +28,9 @@ from .case import rule
 LONG: Final = 2_500
 """The length of an execution that has outgrown caches and pages."""
 
+WATCHED: Final = 1_100
+"""The length of what is read again and again: more than a page of a thousand."""
+
 MANY: Final = 300
 """More executions than a transaction or a list of parameters holds, where that is limited."""
 
@@ -72,11 +75,12 @@ class LargeSuite:
     async def test_twins_at_both_ends_of_a_large_batch_refuse_it(self, stage: Stage) -> None:
         await stage.needs("batch")
         log = await stage.given_log(1)
-        batch = following(log, largest(stage))
+        length = min(LONG, largest(stage))
+        batch = following(log, length)
         twin_id = f"twin-{log.execution_id}"
         batch[-1] = log.envelope(batch[0].sequence, id=twin_id)
         await refused_whole(stage, batch, log, DuplicateSequenceError, patience=PATIENCE)
-        batch = following(log, largest(stage))
+        batch = following(log, length)
         batch[-1] = log.envelope(batch[-1].sequence, id=batch[0].id)
         await refused_whole(stage, batch, log, DuplicateEnvelopeIdError, patience=PATIENCE)
 
@@ -103,7 +107,7 @@ class LargeSuite:
         await stage.needs("batch")
         writer, *readers = await stage.contenders(3)
         log = stage.log()
-        batch = following(log, min(LONG, largest(stage)))
+        batch = following(log, min(WATCHED, largest(stage)))
 
         async def look(read: Read) -> str | None:
             found = len(await read(log.execution_id))
@@ -149,15 +153,14 @@ class LargeSuite:
             raise NotOffered("the store takes no gaps (sparse_sequences = False)")
         writer, *readers = await stage.contenders(3)
         log = stage.log()
-        length = LONG // 2
-        every_other = [log.envelope(2 * place) for place in range(length)]
-        size = min(largest(stage), length)
-        for start in range(0, length, size):
+        every_other = [log.envelope(2 * place) for place in range(WATCHED)]
+        size = min(largest(stage), WATCHED)
+        for start in range(0, WATCHED, size):
             stage.given(
                 await writer.patient(PATIENCE).append_batch(every_other[start : start + size])
             )
         pairs = [
-            [log.envelope(2 * place + 1), log.envelope(2 * (length - place) - 1)]
+            [log.envelope(2 * place + 1), log.envelope(2 * (WATCHED - place) - 1)]
             for place in range(1, 1 + stage.settings.rounds(10))
         ]
 
