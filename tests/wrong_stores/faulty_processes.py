@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from loom_conformance.spi import (
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
-    EventStoreError,
     StaleFenceError,
     decode_json,
     encode_json,
@@ -69,78 +65,10 @@ class WithoutIndexes(PlainStore):
         return self.connection.execute(query, values).fetchone() is not None
 
 
-@faulty("locks-in-the-process")
-class LocksInTheProcess(WithoutIndexes):
-    """Has a lock around check and insert that other processes do not know of."""
-
-    async def _write(self, rows: Sequence[Row]) -> None:
-        self._check_open()
-        async with process_lock(self.path):
-            self._check_open()
-            with self._told():
-                self._check_fences(rows)
-                self._check_unique(rows)
-            await asyncio.sleep(WORK if rows and rows[-1][1] < EARLY else 0)
-            self._check_open()
-            with self._told(), self._begun(self.connection):
-                self._check_fences(rows)
-                self._insert(rows)
-
-
-@faulty("lock-file-taken-for-abandoned")
-class LockFileTakenForAbandoned(WithoutIndexes):
-    """Has a lock file, and takes it over when it is older than the work should last."""
-
-    ABANDONED_AFTER: ClassVar[float] = 0.001
-
-    async def _write(self, rows: Sequence[Row]) -> None:
-        self._check_open()
-        async with process_lock(self.path), self._lock_file():
-            self._check_open()
-            with self._told():
-                self._check_fences(rows)
-                self._check_unique(rows)
-            await asyncio.sleep(WORK if rows and rows[-1][1] < EARLY else 0)
-            self._check_open()
-            with self._told(), self._begun(self.connection):
-                self._check_fences(rows)
-                self._insert(rows)
-
-    @asynccontextmanager
-    async def _lock_file(self) -> AsyncIterator[None]:
-        lock = f"{self.path}.lock"
-        while not self._taken(lock):  # noqa: ASYNC110 - another process holds it
-            await asyncio.sleep(0)
-        try:
-            yield
-        finally:
-            self._removed(lock)
-
-    def _taken(self, lock: str) -> bool:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            if self._age(lock) > self.ABANDONED_AFTER:
-                self._removed(lock)
-            return False
-        except OSError as error:
-            raise EventStoreError(f"cannot lock {self.path}: {error}") from error
-        return True
-
-    def _age(self, lock: str) -> float:
-        try:
-            return time.time() - Path(lock).stat().st_mtime
-        except FileNotFoundError:
-            return 0.0
-
-    def _removed(self, lock: str) -> None:
-        Path(lock).unlink(missing_ok=True)
-
-
 _COUNTERS: dict[str, dict[str, int]] = {}
 
 
-@faulty("counts-tokens-in-the-process")
+@faulty("counts-tokens-in-the-process", load=False)
 class CountsTokensInTheProcess(PlainStore):
     """Counts tokens in the process, from those that the storage held when it was first opened."""
 
@@ -164,7 +92,7 @@ class CountsTokensInTheProcess(PlainStore):
 _TOKENS: dict[tuple[str, str], int | None] = {}
 
 
-@faulty("fence-cached-in-the-process")
+@faulty("fence-cached-in-the-process", load=False)
 class FenceCachedInTheProcess(PlainStore):
     """Remembers the current token, and hears of no acquire but its own process's."""
 
