@@ -107,7 +107,10 @@ def _files(path: Path) -> list[Path]:
 
 def summary(verdict: Verdict) -> str:
     """The verdict in one line."""
-    counted = f"{verdict.calls} calls in {verdict.parts} parts"
+    counted = (
+        f"{verdict.calls} call{'s' * (verdict.calls != 1)} in "
+        f"{verdict.parts} part{'s' * (verdict.parts != 1)}"
+    )
     if verdict.answer is Answer.ILLEGAL:
         return f"illegal: {counted}; broken: {', '.join(verdict.rules)}"
     if verdict.answer is Answer.UNKNOWN:

@@ -132,8 +132,9 @@ async def _played(stage: Stage) -> None:
         _told(stage, verdict)
         stage.showed(schedules=verdict.verdict.schedules)
         told = str(parameters)
+        count = verdict.verdict.schedules
         stage.steps.append(
-            f"{verdict.verdict.schedules} schedules{f' ({told})' if told else ''}: "
+            f"{count} schedule{'s' * (count != 1)}{f' ({told})' if told else ''}: "
             f"{verdict.verdict.finding.value}"
         )
     await _drawn(stage, race, drawn_from(race, stage.backend, store))
@@ -142,7 +143,7 @@ async def _played(stage: Stage) -> None:
 
 async def _explored(stage: Stage, race: Race, parameters: Parameters) -> RaceVerdict:
     depth = stage.settings.depth
-    reach = {"quick": Reach("bounded", preemptions=1), "thorough": Reach()}.get(depth)
+    reach = Reach() if depth == "thorough" else None
     seconds = SECONDS * (10 if depth == "thorough" else 1)
     limits = Limits(schedules=1_000_000, seconds=seconds, patience=stage.settings.deadline)
     return await aside(

@@ -101,7 +101,7 @@ class RangeSuite:
         log = await stage.given_log(2)
         reader = await stage.connect(name="reader")
         for _ in range(3):
-            whole = stage.given(await reader.read_from(log.execution_id))
+            whole = await stage.read(reader, log.execution_id)
             outcome = await reader.read_range(log.execution_id, 0, 9)
             found = stage.returned(outcome, "a range to be read")
             difference = difference_between(whole, list(found))
