@@ -38,7 +38,7 @@ def judged(paths: list[Path], **options: Any) -> tuple[int, str]:
 def test_a_legal_history(tmp_path: Path) -> None:
     record(tmp_path / "one.jsonl", (Append(envelope(0)), Done()))
     record(tmp_path / "two.jsonl", (ReadFrom("e"), Done((envelope(0),))))
-    assert judged([tmp_path]) == (0, "legal: 2 calls in 1 parts")
+    assert judged([tmp_path]) == (0, "legal: 2 calls in 1 part")
 
 
 def test_files_are_one_history(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_files_are_one_history(tmp_path: Path) -> None:
     assert judged([two])[0] == 0
     code, text = judged([one, two])
     assert code == 1
-    assert text.startswith("illegal: 2 calls in 1 parts; broken: APPEND-1")
+    assert text.startswith("illegal: 2 calls in 1 part; broken: APPEND-1")
     assert "read_from('e', 0), begun after the acknowledgement, does not show it" in text
     assert "[==" in text
 
