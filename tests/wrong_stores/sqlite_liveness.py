@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ class SetUpOnce(SQLiteEventStore):
         handle = await super()._open(path, patience)
         try:
             if not await handle._fetch("SELECT 1 FROM sqlite_master WHERE name = 'envelopes'"):
+                await asyncio.sleep(0.02)  # a migration's scripts are read from their files
                 await handle._connection.executescript(cls.TABLES)
         except sqlite3.Error as error:
             await handle.close()

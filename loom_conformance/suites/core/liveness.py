@@ -57,7 +57,7 @@ class LivenessSuite:
         if not stage.backend.sets_up_on_connect:
             raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
         rounds: list[list[Outcome[Any]]] = []
-        for _ in range(stage.settings.rounds(3)):
+        for _ in range(stage.settings.rounds(6)):
             address = await stage.own_storage()
             outcomes = await burst([_connecting(stage, address) for _ in range(4)])
             rounds.append(outcomes)
