@@ -45,6 +45,11 @@ class Subject:
     depth: Depth = "quick"
     load: bool = True
 
+    @property
+    def kind(self) -> str:
+        """The first word of its module's name, such as `"memory"` or `"sqlite"`."""
+        return self.backend.__module__.rpartition(".")[2].partition("_")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
