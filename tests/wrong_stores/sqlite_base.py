@@ -44,9 +44,23 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
 class InMemoryFiles(SQLiteBackend):
     """Files in the machine's memory, where that can be had."""
 
+    def __init__(self) -> None:
+        self._opened: list[SQLiteEventStore] = []
+
     async def create(self) -> str:
         """Name a file in a new directory."""
         return str(Path(tempfile.mkdtemp(prefix="loom-wrong-", dir=IN_MEMORY)) / "store.db")
+
+    async def connect(self, address: str) -> SQLiteEventStore:
+        """Open a handle, and remember it: some wrong stores do not end their threads."""
+        handle = await super().connect(address)
+        self._opened.append(handle)
+        return handle
+
+    async def stop(self) -> None:
+        """End the threads that keep the process alive."""
+        for handle in self._opened:
+            await handle._connection.close()
 
 
 def backend_of(
