@@ -142,6 +142,7 @@ class SkewedNode:
 
     async def __aenter__(self) -> SkewedNode:
         reference = BackendRef.of(type(self.stage.backend))
+        address = await self.stage.address()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -151,11 +152,15 @@ class SkewedNode:
         )
         opening = {
             "backend": reference.to_json(),
-            "address": await self.stage.address(),
+            "address": address,
             "shift": self.shift,
             "path": sys.path,
         }
-        await self._ask(opening)
+        try:
+            await self._ask(opening)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -41,6 +41,21 @@ class ChildDied(ChildFailed):
     """A child ended before it answered."""
 
 
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for the nursery, which returns from `main` with its socket gone; do not trust it to.
+
+    A task that is cancelled here, since its test took too long, leaves no process behind.
+    """
+    try:
+        async with asyncio.timeout(5):
+            await process.wait()
+    except (TimeoutError, asyncio.CancelledError) as error:
+        process.kill()
+        await process.wait()
+        if isinstance(error, asyncio.CancelledError):
+            raise
+
+
 class Nursery:
     """Makes child processes for one backend.
 
@@ -84,18 +99,14 @@ class Nursery:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for child in self.children:
-            await child.discard()
-        if self._socket is not None:
-            self._socket.close()
-        if self._process is not None:
-            # With its socket gone the nursery returns from `main`; do not trust it to.
-            try:
-                async with asyncio.timeout(5):
-                    await self._process.wait()
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
+        try:
+            for child in self.children:
+                await child.discard()
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+            if self._process is not None:
+                await _ended(self._process)
 
     async def spawn(
         self, name: str, address: str, *, limits: Mapping[str, Any] | None = None

@@ -156,7 +156,7 @@ def test_the_users_own_pytest_settings_are_left_out(folder: Path) -> None:
 def test_it_says_how_much_it_will_run_and_how_long_it_took(folder: Path) -> None:
     result = loom(folder, "check", "memory", "--profile", "RANGE", "--rule", "range-1")
     assert result.returncode == 0, result.stderr
-    assert re.search(r"^4 tests of 1 rule$", result.stderr, re.MULTILINE)
+    assert re.search(r"^\d+ tests of 1 rule$", result.stderr, re.MULTILINE)
     assert re.search(
         r"^range        1 passed, 1 not run \(\d+\.\d s\)$", result.stdout, re.MULTILINE
     )
@@ -225,7 +225,7 @@ def test_a_terminated_check_tells_what_it_saw_and_certifies_nothing(folder: Path
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "loom_conformance", "check", "slow:Slow", "--deadline", "60"),
-            *("--profile", "range", "--profile", "fencing", "--report", "report.json"),
+            *("--rule", "RANGE-1", "--rule", "FENCE-1", "--report", "report.json"),
             *("--report", "certificate.json", "--report", "badge.svg"),
         ],
         cwd=folder,
