@@ -157,6 +157,8 @@ class _Supervisor:
             except KeyboardInterrupt as stop:
                 self.run.stopped = "terminated" if isinstance(stop, _Terminated) else "interrupted"
                 self.run.why_missing = f"the run was {self.run.stopped}"
+                for event in child.unheard():
+                    self._take(event)
                 return Ending(stopped=self.run.stopped)
             if child.ended and not child.open:
                 return self._closed(child)
@@ -236,6 +238,7 @@ class _Child:
         self.silent = False
         self.started = False
         self.threads: tuple[str, ...] = ()
+        self._heard = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -280,6 +283,7 @@ class _Child:
                         changed = heard
                     self._note(event)
                     yield event
+                    self._heard += len(line) + 1
                 if over and not self.ended:
                     self.status = process.returncode
                     return
@@ -293,6 +297,14 @@ class _Child:
                     time.sleep(POLL)
         if self._wait(GRACE):
             self.threads = ()
+
+    def unheard(self) -> Iterator[Event]:
+        """What was found, and was not read when somebody stopped the run."""
+        *lines, _ = self._stream.read_bytes()[self._heard :].split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            if event["event"] in ("subject", "result", "unclean"):
+                yield event
 
     def _note(self, event: Event) -> None:
         self.started = True
