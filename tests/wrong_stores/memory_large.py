@@ -30,6 +30,18 @@ class Replacing(MemoryEventStore):
             super()._insert(record)
 
 
+class CheckedFirst(MemoryEventStore):
+    """Checks a batch whole before any of it is there."""
+
+    def _checked(self, envelopes: Iterable[EventEnvelope]) -> list[Record]:
+        records = [self._encode(envelope) for envelope in envelopes]
+        self._check_open()
+        for record in records:
+            self._check_fence(record)
+        self._check_unique(records)
+        return records
+
+
 @wrong_memory("fences-of-a-hundred-executions")
 class FencesOfAHundredExecutions(MemoryEventStore):
     """Fetches the tokens of a batch's executions in one request, which takes a hundred keys."""
@@ -107,15 +119,11 @@ class TwinsOfAChunk(Replacing):
 
 
 @wrong_memory("publishes-by-the-thousand")
-class PublishesByTheThousand(MemoryEventStore):
+class PublishesByTheThousand(CheckedFirst):
     """Checks a batch whole, and then puts it there by the thousand."""
 
     async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
-        records = [self._encode(envelope) for envelope in envelopes]
-        self._check_open()
-        for record in records:
-            self._check_fence(record)
-        self._check_unique(records)
+        records = self._checked(envelopes)
         for start in range(0, len(records), 1_000):
             for record in records[start : start + 1_000]:
                 self._insert(record)
@@ -124,15 +132,11 @@ class PublishesByTheThousand(MemoryEventStore):
 
 
 @wrong_memory("publishes-ten-executions")
-class PublishesTenExecutions(MemoryEventStore):
+class PublishesTenExecutions(CheckedFirst):
     """Checks a batch whole, and then puts ten executions at a time in their partitions."""
 
     async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
-        records = [self._encode(envelope) for envelope in envelopes]
-        self._check_open()
-        for record in records:
-            self._check_fence(record)
-        self._check_unique(records)
+        records = self._checked(envelopes)
         names = list(dict.fromkeys(record.execution_id for record in records))
         for start in range(0, len(names), 10):
             part = set(names[start : start + 10])
