@@ -29,6 +29,9 @@ from .trial import FaultKind, Figures, Plan, Result, TrialFailed, run_trial
 ROUND: Final = 10.0
 """Seconds of load in one trial; each has a storage of its own, so that histories stay short."""
 
+NOW_AND_THEN: Final = 60.0
+"""How often a log is told how far a soak has come, in seconds."""
+
 FAULTS: Final[Mapping[FaultKind, int]] = {
     "kill": 8,
     "lose": 12,
@@ -162,6 +165,7 @@ class _Soak:
         self.live = live
         self.random = random.Random(outcome.seed)
         self._began = time.monotonic()
+        self._next = NOW_AND_THEN
 
     async def run(self, seconds: float) -> None:
         """Rounds until the time is over or a history is illegal."""
@@ -250,17 +254,21 @@ class _Soak:
             self.outcome.answer = answer
 
     def _show(self, now: Figures) -> None:
-        if not self.live:
-            return
+        """A live line on a terminal; elsewhere, such as in a CI log, one now and then."""
         total = self.outcome.figures
         elapsed = time.monotonic() - self._began
         faults = total.faults.total() + now.faults.total()
-        sys.stderr.write(
-            f"\r{elapsed // 60:3.0f}:{elapsed % 60:02.0f}  round {self.outcome.rounds}  "
+        line = (
+            f"{elapsed // 60:3.0f}:{elapsed % 60:02.0f}  round {self.outcome.rounds}  "
             f"calls {total.calls + now.calls:,}  refused {total.refused:,}  "
-            f"unknown {total.unknown:,}  faults {faults:,}  checked {total.checked:,} \x1b[K"
+            f"unknown {total.unknown:,}  faults {faults:,}  checked {total.checked:,}"
         )
-        sys.stderr.flush()
+        if self.live:
+            sys.stderr.write(f"\r{line} \x1b[K")
+            sys.stderr.flush()
+        elif elapsed >= self._next:
+            self._next += NOW_AND_THEN
+            self.write(line.strip())
 
     def _clear(self) -> None:
         if self.live:
