@@ -8,6 +8,7 @@ prints what became of a wrong store or a variant, for work on its claim.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -132,6 +133,8 @@ def judge(
     finally:
         for session in sessions.values():
             session.close()
+        # What a store leaves open is collected now: another test is not to answer for it.
+        gc.collect()
     return verdict
 
 

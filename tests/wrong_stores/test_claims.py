@@ -17,6 +17,21 @@ from loom_conformance.report.claims import claims
 from .harness import judge
 from .registry import variants, wrong_stores
 
+pytestmark = [
+    # Wrong stores leave files and connections open, some of them for that.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+BY_CHANCE: Final = {
+    "sqlite-text-sequence": frozenset({"DUR-4"}),
+    "reserves-its-slot-first": frozenset({"DUR-4"}),
+    "postgres-chunked-batch": frozenset({"BATCH-5"}),
+    "sqlite-chunked-batch": frozenset({"BATCH-5"}),
+}
+"""Rules that a store breaks where a process is killed, or reads, in the right moment on a real
+database, so that a run may miss it."""
+
 IN_MEMORY: Final = ("memory", "decorators")
 """The kinds of stores that are judged by all rules in a moment."""
 
@@ -46,10 +61,11 @@ def test_wrong_store_breaks_exactly_what_its_claim_says(
     own = claim.breaks | claim.inconclusive | claim.advice
     verdict = judge(subject, only=() if whole else own)
     assert verdict.strays == []
-    assert verdict.sets() == {
-        "breaks": sorted(claim.breaks),
-        "inconclusive": sorted(claim.inconclusive),
-        "advice": sorted(claim.advice),
+    chance: frozenset[str] = BY_CHANCE.get(name, frozenset())
+    assert {kind: set(rules) - chance for kind, rules in verdict.sets().items()} == {
+        "breaks": claim.breaks - chance,
+        "inconclusive": claim.inconclusive,
+        "advice": claim.advice,
     }
 
 

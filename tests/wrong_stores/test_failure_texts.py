@@ -18,6 +18,12 @@ from loom_conformance.report.subject import describe
 from .harness import SEED, judge
 from .registry import Subject, wrong_stores
 
+pytestmark = [
+    # Wrong stores leave files and connections open, some of them for that.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 SHOWN: Final = {
     "APPEND-1": "caches-its-reads",
     "APPEND-2": "timestamps-in-seconds",
