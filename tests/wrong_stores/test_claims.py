@@ -14,7 +14,7 @@ import pytest
 from loom_conformance.contract.rules import rules
 from loom_conformance.report.claims import claims
 
-from .harness import judge
+from .harness import SEED, judge
 from .registry import variants, wrong_stores
 
 pytestmark = [
@@ -23,14 +23,20 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+RACES: Final = frozenset({"FENCE-2", "FENCE-8", "ID-3", "SEQ-4", "BATCH-9"})
+
 BY_CHANCE: Final = {
     "sqlite-text-sequence": frozenset({"DUR-4"}),
     "reserves-its-slot-first": frozenset({"DUR-4"}),
     "postgres-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-chunked-batch": frozenset({"BATCH-5"}),
+    "sqlite-busy-is-conflict": RACES,
+    "sqlite-no-patience": RACES,
+    "sqlite-deferred-transaction": RACES,
+    "postgres-serializable-without-retry": RACES,
 }
-"""Rules that a store breaks where a process is killed, or reads, in the right moment on a real
-database, so that a run may miss it."""
+"""Rules that a store breaks on a real database where a process is killed, a read made or a lock
+held in the right moment, so that a run may miss it. Each breaks another rule in every run."""
 
 IN_MEMORY: Final = ("memory", "decorators")
 """The kinds of stores that are judged by all rules in a moment."""
@@ -62,6 +68,10 @@ def test_wrong_store_breaks_exactly_what_its_claim_says(
     verdict = judge(subject, only=() if whole else own)
     assert verdict.strays == []
     chance: frozenset[str] = BY_CHANCE.get(name, frozenset())
+    missed = claim.breaks - chance - verdict.breaks.keys()
+    if missed and subject.kind not in IN_MEMORY:
+        # Two calls may have passed each other by, once.
+        verdict.breaks |= judge(subject, only=missed, seed=SEED + 1).breaks
     assert {kind: set(rules) - chance for kind, rules in verdict.sets().items()} == {
         "breaks": claim.breaks - chance,
         "inconclusive": claim.inconclusive,
