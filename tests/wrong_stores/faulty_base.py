@@ -29,8 +29,8 @@ from loom_conformance.spi import (
     encode_json,
 )
 
-from .registry import variant, wrong
-from .sqlite_base import PATHS, InMemoryFiles, backend_of
+from .registry import backend_of, variant, wrong
+from .sqlite_base import PATHS, InMemoryFiles
 
 S = TypeVar("S", bound=type[Any])
 

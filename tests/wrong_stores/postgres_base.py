@@ -15,7 +15,7 @@ from loom_backends.postgres.server import LocalServer, Server, start
 from loom_backends.postgres.store import Row
 from loom_conformance.spi import StaleFenceError
 
-from .registry import variant, wrong
+from .registry import backend_of, variant, wrong
 from .sqlite_base import IN_MEMORY
 
 S = TypeVar("S", bound=type[PostgresEventStore])
@@ -58,18 +58,6 @@ class CrashableServer(PostgresBackend):
         if source.binaries is not None:
             self._server = await asyncio.to_thread(LocalServer, source.binaries, IN_MEMORY)
         await super().start()
-
-
-def backend_of(
-    store: type[Any], base: type[PostgresBackend], **declarations: Any
-) -> type[PostgresBackend]:
-    """A backend for a store's class, to be found by other processes as an attribute of it."""
-    described = {"__module__": store.__module__, "__qualname__": f"{store.__qualname__}.backend"}
-    made: type[PostgresBackend] = type(
-        f"{store.__name__}Backend", (base,), {"store": store, **described, **declarations}
-    )
-    store.backend = made
-    return made
 
 
 def wrong_postgres(

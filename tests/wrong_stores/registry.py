@@ -11,12 +11,13 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from loom_conformance.backend import Backend
 from loom_conformance.lab.settings import Depth
 
 B = TypeVar("B", bound=type[Backend])
+D = TypeVar("D", bound=Backend)
 
 KINDS: Final = ("memory_", "decorators_", "sqlite_", "postgres_", "faulty_")
 
@@ -66,6 +67,16 @@ class Variant:
 
 _WRONG: Final[dict[str, Subject]] = {}
 _VARIANTS: Final[dict[str, Variant]] = {}
+
+
+def backend_of(store: type[Any], base: type[D], **declarations: Any) -> type[D]:
+    """A backend for a store's class, to be found by other processes as an attribute of it."""
+    described = {"__module__": store.__module__, "__qualname__": f"{store.__qualname__}.backend"}
+    made: type[D] = type(
+        f"{store.__name__}Backend", (base,), {"store": store, **described, **declarations}
+    )
+    store.backend = made
+    return made
 
 
 def wrong(

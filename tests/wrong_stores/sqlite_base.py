@@ -17,7 +17,7 @@ from loom_backends.sqlite.handle import AtomicConnection, RowRefusedError
 from loom_backends.sqlite.store import Row
 from loom_conformance.spi import FENCE_KEY, EventEnvelope, StaleFenceError, encode_json
 
-from .registry import variant, wrong
+from .registry import backend_of, variant, wrong
 
 S = TypeVar("S", bound=type[SQLiteEventStore])
 
@@ -61,18 +61,6 @@ class InMemoryFiles(SQLiteBackend):
         """End the threads that keep the process alive."""
         for handle in self._opened:
             await handle._connection.close()
-
-
-def backend_of(
-    store: type[Any], base: type[SQLiteBackend], **declarations: Any
-) -> type[SQLiteBackend]:
-    """A backend for a store's class, to be found by other processes as an attribute of it."""
-    described = {"__module__": store.__module__, "__qualname__": f"{store.__qualname__}.backend"}
-    made: type[SQLiteBackend] = type(
-        f"{store.__name__}Backend", (base,), {"store": store, **described, **declarations}
-    )
-    store.backend = made
-    return made
 
 
 def wrong_sqlite(
