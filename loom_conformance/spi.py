@@ -179,17 +179,6 @@ class EventEnvelope:
 
 def differing_fields(left: EventEnvelope, right: EventEnvelope) -> list[str]:
     """The names of the fields in which two envelopes differ, in the order of the dataclass."""
-    if (
-        left.sequence == right.sequence
-        and type(left.sequence) is type(right.sequence)
-        and left.id == right.id
-        and left.execution_id == right.execution_id
-        and left.kind == right.kind
-        and _same_instant(left.timestamp, right.timestamp)
-        and json_equal(left.payload, right.payload)
-        and json_equal(left.metadata, right.metadata)
-    ):
-        return []
     names = []
     for name in ("execution_id", "sequence", "id", "kind"):
         a, b = getattr(left, name), getattr(right, name)

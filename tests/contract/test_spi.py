@@ -24,6 +24,7 @@ from loom_conformance.spi import (
     StoreClosedError,
     check_envelope,
     decode_json,
+    differing_fields,
     encode_json,
     is_error,
     json_equal,
@@ -136,3 +137,9 @@ def test_an_error_is_recognised_by_the_name_of_its_class() -> None:
     assert is_error(heir(), DuplicateSequenceError)
     assert not is_error(copy(), StaleFenceError)
     assert not is_error(None, Exception)
+
+
+def test_a_sequence_that_is_a_boolean_differs_even_from_itself() -> None:
+    strange = replace(PLAIN, sequence=True)
+    assert differing_fields(strange, replace(PLAIN, sequence=True)) == ["sequence"]
+    assert differing_fields(PLAIN, replace(PLAIN)) == []
