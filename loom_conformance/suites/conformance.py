@@ -20,6 +20,7 @@ from .killed import KilledSuite
 from .large import LargeSuite
 from .leases import LeasesSuite
 from .model import ModelSuite
+from .processes import ProcessSuite
 from .races import RacesSuite
 from .range import RangeSuite
 from .scoping import ScopingSuite
@@ -38,6 +39,7 @@ class Conformance(
     ScopingSuite,
     CoalescingSuite,
     DurabilitySuite,
+    ProcessSuite,
     LargeSuite,
     FencingSuite,
     RangeSuite,

@@ -1,7 +1,5 @@
 """DUR-1 to DUR-5: what was acknowledged is there after the end of a handle, a process, a server.
 
-Beside them stand the tests of ID-1, FENCE-2 and FENCE-8 that need two processes at work.
-
 Child processes write under load and are killed with SIGKILL at moments spread over their calls:
 at a chosen await of a chosen call. Each keeps a history of its own on disk, so what it was told
 before it died is known.
@@ -10,7 +8,6 @@ before it died is known.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +18,6 @@ from ..contract.operations import (
     AppendBatch,
     Done,
     Operation,
-    Refused,
     Unknown,
 )
 from ..contract.operations import Outcome as CallOutcome
@@ -30,7 +26,7 @@ from ..lab.checker.call import Call
 from ..lab.faults.moments import Moment
 from ..lab.history import read_history
 from ..lab.load import Load
-from ..lab.processes import Child, ChildDied, Nursery
+from ..lab.processes import ChildDied, Nursery
 from ..lab.stage import Log, Stage
 from ..lab.verdict import Inconclusive, NotOffered
 from ..spi import (
@@ -44,12 +40,6 @@ from ..spi import (
 from .case import rule
 
 KILLS = 6
-ACQUIRES = 20
-STOPS = 8
-"""At how many awaits of a write its process is stopped, where it has so many."""
-
-PAUSE = 0.3
-"""Seconds for an acquire beside a stopped process, if nothing is in its way."""
 Made = Call[Operation, CallOutcome]
 
 CALLS_BEFORE = 25
@@ -141,81 +131,6 @@ class DurabilitySuite:
             outcome = await death.handle.append(log.envelope())
             stage.returned(outcome, "the storage to take writes without repair by hand")
             stage.logs.clear()
-
-    @rule("ID-1")
-    async def test_an_envelope_id_that_another_process_took_is_refused(self, stage: Stage) -> None:
-        _needs_two_processes(stage)
-        address = await stage.own_storage()
-        async with stage.nursery() as nursery:
-            child = await nursery.spawn("writer", address)
-            await child.connect()
-            handle = await stage.connect(address, name="here")
-            log, other = Log(stage.session.fresh_id()), Log(stage.session.fresh_id())
-            theirs, ours = log.envelope(0), log.envelope(1)
-            told = await child.do(Append(theirs))
-            if not isinstance(told, Done):
-                raise Inconclusive(f"set-up failed: another process appends → {told}")
-            stage.given(await handle.append(ours))
-            log.envelopes += [theirs, ours]
-            writers = log, other
-            for where in writers if stage.backend.envelope_ids == "store" else writers[:1]:
-                rival = where.envelope(id=theirs.id)
-                outcome = await handle.append(rival)
-                if not is_error(outcome.error, DuplicateEnvelopeIdError):
-                    stage.broken(
-                        "DuplicateEnvelopeIdError for an id that another process took",
-                        outcome.line(),
-                    )
-                told = await child.do(Append(where.envelope(id=ours.id)))
-                stage.check(
-                    isinstance(told, Refused) and "DuplicateEnvelopeIdError" in told.bases,
-                    "DuplicateEnvelopeIdError in another process for an id that this one took",
-                    f"{short(ours.id)} again → {told}",
-                )
-            await stage.holds(log, other, handle=handle)
-
-    @rule("FENCE-2")
-    async def test_simultaneous_acquires_of_two_processes_get_different_tokens(
-        self, stage: Stage
-    ) -> None:
-        await stage.needs("fencing")
-        _needs_two_processes(stage)
-        address = await stage.own_storage()
-        name = stage.session.fresh_id()
-        async with stage.nursery() as nursery:
-            children = [await nursery.spawn(f"node-{number}", address) for number in range(2)]
-            for child in children:
-                await child.connect()
-            calls = [child.do(AcquireFence(name)) for _ in range(ACQUIRES) for child in children]
-            answers = await asyncio.gather(*calls)
-        tokens = [told.value for told in answers if isinstance(told, Done)]
-        stage.check(
-            len(tokens) == len(answers),
-            "every acquire to succeed",
-            f"{len(answers) - len(tokens)} of {len(answers)} did not: "
-            f"{next((told for told in answers if not isinstance(told, Done)), None)}",
-        )
-        twice = sorted(token for token, count in Counter(tokens).items() if count > 1)
-        stage.check(
-            not twice,
-            "simultaneous acquires in two processes to get different tokens",
-            f"{len(tokens)} acquires got {len(set(tokens))} tokens; more than one got {twice[:5]}",
-        )
-
-    @rule("FENCE-8")
-    async def test_a_stopped_process_does_not_write_past_an_acquire_elsewhere(
-        self, stage: Stage
-    ) -> None:
-        await stage.needs("fencing")
-        _needs_two_processes(stage)
-        address = await stage.own_storage()
-        handle = await stage.connect(address, name="here")
-        async with stage.nursery() as nursery:
-            child = await nursery.spawn("writer", address)
-            await child.connect()
-            for place in range(1, STOPS + 1):
-                if not await _stopped_at(stage, handle, child, place):
-                    break
 
     @rule("DUR-5")
     async def test_acknowledged_writes_survive_the_death_of_the_server(self, stage: Stage) -> None:
@@ -352,47 +267,6 @@ async def _id_stays_taken(
     outcome = await handle.append(log.envelope(id=envelope.id))
     if not is_error(outcome.error, DuplicateEnvelopeIdError):
         stage.broken(f"a taken envelope id to stay taken after {event}", outcome.line())
-
-
-def _needs_two_processes(stage: Stage) -> None:
-    stage.needs_to_outlive_processes()
-    if stage.backend.one_process_at_a_time:
-        raise NotOffered("no second process can open the storage")
-
-
-async def _stopped_at(stage: Stage, handle: Handle, child: Child, place: int) -> bool:
-    """Acquire while a writer elsewhere is stopped at an await; whether its write has that await."""
-    log = Log(stage.session.fresh_id())
-    told = await child.do(AcquireFence(log.execution_id))
-    if not isinstance(told, Done):
-        raise Inconclusive(f"set-up failed: another process acquires a token → {told}")
-    log.token = told.value
-    write = child.do(Append(log.envelope()), moment=Moment(1, place, "STOP"))
-    writing, stopping = asyncio.ensure_future(write), asyncio.ensure_future(child.paused())
-    bound = stage.settings.deadline
-    await asyncio.wait({writing, stopping}, timeout=bound, return_when=asyncio.FIRST_COMPLETED)
-    if not stopping.done():
-        await child.kill()
-        await asyncio.wait({writing, stopping})
-        if writing.exception() is not None:
-            raise Inconclusive("the writer neither stopped nor ended its write")
-        return False
-    stage.steps.append(f"another process, under {log.token}, is stopped at await {place} of append")
-    acquiring = asyncio.ensure_future(handle.acquire_fence(log.execution_id))
-    # It may have to wait for a lock that the stopped process holds, and then shows nothing.
-    await asyncio.wait({acquiring}, timeout=PAUSE)
-    before = await stage.read(handle, log.execution_id) if acquiring.done() else None
-    child.resume()
-    told = await writing
-    stage.steps.append(f"it goes on, and its append → {told}")
-    newer = stage.given(await acquiring)
-    after = await stage.read(handle, log.execution_id)
-    stage.check(
-        before is None or after == before,
-        f"no write under {log.token} to land once an acquire had returned {newer}",
-        f"{len(before or [])} envelopes were read then, and {len(after)} later",
-    )
-    return True
 
 
 async def _still_fenced(stage: Stage, death: _Death) -> None:

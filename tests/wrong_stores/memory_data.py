@@ -9,12 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from loom_backends.memory import MemoryEventStore, Record
+from loom_backends.memory import MemoryEventStore, Record, freeze, thaw
 from loom_conformance.spi import (
     FENCE_KEY,
     EventEnvelope,
     InvalidEnvelopeError,
     check_key,
+    encode_json,
 )
 
 from .memory_base import wrong_memory
@@ -37,7 +38,7 @@ class _Alters(MemoryEventStore):
 
     def _encode(self, envelope: EventEnvelope) -> Record:
         record = super()._encode(envelope)
-        return record._replace(payload=json.dumps(self._altered(json.loads(record.payload))))
+        return record._replace(payload=freeze(self._altered(thaw(record.payload))))
 
 
 @wrong_memory("strips-nul")
@@ -54,7 +55,7 @@ class RefusesNul(MemoryEventStore):
 
     def _encode(self, envelope: EventEnvelope) -> Record:
         record = super()._encode(envelope)
-        if "\\u0000" in record.payload.replace("\\\\", ""):
+        if "\\u0000" in encode_json(envelope.payload).replace("\\\\", ""):
             raise InvalidEnvelopeError("unsupported Unicode escape sequence: \\u0000")
         return record
 
@@ -74,9 +75,9 @@ class NumbersAreDoubles(MemoryEventStore):
     def _encode(self, envelope: EventEnvelope) -> Record:
         if not _is_json(envelope.payload):
             return super()._encode(envelope)
-        payload: object = json.loads(json.dumps(envelope.payload), parse_int=float)
+        payload: Any = json.loads(json.dumps(envelope.payload), parse_int=float)
         small = replace(envelope, payload=None)
-        return super()._encode(small)._replace(payload=json.dumps(payload))
+        return super()._encode(small)._replace(payload=freeze(payload))
 
 
 @wrong_memory("nan-is-null")
@@ -342,7 +343,7 @@ class MetadataIsLeftOut(MemoryEventStore):
     def _encode(self, envelope: EventEnvelope) -> Record:
         record = super()._encode(envelope)
         return record._replace(
-            metadata=json.dumps(
+            metadata=freeze(
                 {key: value for key, value in envelope.metadata.items() if key == FENCE_KEY}
             )
         )
@@ -355,7 +356,7 @@ class FenceIsTakenOut(MemoryEventStore):
     def _encode(self, envelope: EventEnvelope) -> Record:
         record = super()._encode(envelope)
         rest = {key: value for key, value in envelope.metadata.items() if key != FENCE_KEY}
-        return record._replace(metadata=json.dumps(rest))
+        return record._replace(metadata=freeze(rest))
 
 
 @wrong_memory("metadata-keys-fold")
@@ -365,7 +366,7 @@ class MetadataKeysFold(MemoryEventStore):
     def _encode(self, envelope: EventEnvelope) -> Record:
         record = super()._encode(envelope)
         kept = {key.lower().strip(): value for key, value in envelope.metadata.items()}
-        return record._replace(metadata=json.dumps(kept))
+        return record._replace(metadata=freeze(kept))
 
 
 @wrong_memory("bad-value-is-dropped")
@@ -442,8 +443,8 @@ class KeysOf64KiB(MemoryEventStore):
 
     def _encode(self, envelope: EventEnvelope) -> Record:
         record = super()._encode(envelope)
-        for text in (record.payload, record.metadata):
-            json.loads(text, object_pairs_hook=self._short)
+        for value in (envelope.payload, envelope.metadata):
+            json.loads(encode_json(value), object_pairs_hook=self._short)
         return record
 
     def _short(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

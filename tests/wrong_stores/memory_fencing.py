@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from loom_backends.memory import MemoryEventStore, MemoryStorage, Record
+from loom_backends.memory import MemoryEventStore, MemoryStorage, Record, freeze
 from loom_conformance.spi import (
     FENCE_KEY,
     EventEnvelope,
@@ -17,7 +17,6 @@ from loom_conformance.spi import (
     check_envelope,
     check_key,
     decode_json,
-    encode_json,
 )
 
 from .memory_base import KeyedStore, SuspendingStore, Volume, turn, wrong_memory
@@ -385,7 +384,14 @@ class FenceIsAnEvent(MemoryEventStore):
         log = self.storage.logs.get(execution_id)
         if log is None:
             record = Record(
-                execution_id, 0, f"fence-{execution_id}", "FENCED", _WHEN, "null", "{}", None
+                execution_id,
+                0,
+                f"fence-{execution_id}",
+                "FENCED",
+                _WHEN,
+                freeze(None),
+                freeze({}),
+                None,
             )
             self._insert(record)
         return token
@@ -433,9 +439,7 @@ class _Lenient(MemoryEventStore):
             rest,
         )
         check_envelope(checked)
-        return (
-            super()._encode(checked)._replace(metadata=encode_json(envelope.metadata), fence=given)
-        )
+        return super()._encode(checked)._replace(metadata=freeze(envelope.metadata), fence=given)
 
 
 @wrong_memory("token-through-int")

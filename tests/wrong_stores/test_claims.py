@@ -28,6 +28,7 @@ RACES: Final = frozenset({"FENCE-2", "FENCE-8", "ID-3", "SEQ-4", "BATCH-9"})
 BY_CHANCE: Final = {
     "sqlite-text-sequence": frozenset({"DUR-4"}),
     "reserves-its-slot-first": frozenset({"DUR-4"}),
+    "log-cached-in-the-process": frozenset({"FAULT-4"}),
     "postgres-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-busy-is-conflict": RACES,
