@@ -25,7 +25,7 @@ from ..report.terminal import failures, summary, wrongly_listed
 from ..report.text import counted, listed
 from . import CONFORMS, COULD_NOT_RUN, DOES_NOT_CONFORM, INTERRUPTED, TERMINATED, USAGE
 from .console import Meter, meter, say, stderr, stdout
-from .supervise import Request, supervise
+from .supervise import MOST_JOBS, Request, supervise
 
 SHOWN = (
     Outcome.FAILED,
@@ -79,6 +79,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long one call may take; raise it for a slow store (default: 10)",
     )
     parser.add_argument(
+        "--jobs",
+        type=_jobs,
+        default=1,
+        metavar="N",
+        help="share the profiles among so many processes, each with storages (and a server, where "
+        f"the backend starts one) of its own; {MOST_JOBS} at most",
+    )
+    parser.add_argument(
         "--schedule",
         type=_schedule,
         metavar="TOKEN",
@@ -95,8 +103,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.usage = (
         f"{parser.prog} MODULE:CLASS [--profile NAME] [--rule ID] [--path NAME]\n"
-        "       [--seed N] [--depth DEPTH] [--deadline SECONDS] [--schedule TOKEN]\n"
-        "       [--report PATH] [-- PYTEST-ARGUMENTS]"
+        "       [--seed N] [--depth DEPTH] [--deadline SECONDS] [--jobs N]\n"
+        "       [--schedule TOKEN] [--report PATH] [-- PYTEST-ARGUMENTS]"
     )
 
 
@@ -116,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         platform=platform.platform(),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    request = Request(options.backend, settings, choice, tuple(options.rest))
+    request = Request(options.backend, settings, choice, tuple(options.rest), jobs=options.jobs)
     complaints = stderr()
     say(complaints, [f"checking {options.backend}: seed {settings.seed}, {settings.depth} depth"])
     with meter(complaints, "starting") as progress:
@@ -250,6 +258,12 @@ def _known(text: str, known: Iterable[str], what: str, otherwise: str) -> str:
     near = difflib.get_close_matches(text, names)
     hint = f"did you mean {near[0]}?" if near else otherwise
     raise argparse.ArgumentTypeError(f"there is no {what} {text!r}; {hint}")
+
+
+def _jobs(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_JOBS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of processes from 1 to {MOST_JOBS}")
 
 
 def _seed(text: str) -> int:

@@ -2,7 +2,8 @@
 
 The child runs pytest and appends what happens to a file, one JSON line an event; the parent reads
 along. When the child dies or stands still, the test that it was in is an error, the other tests
-of that rule are left out, and a new child goes on with the rest.
+of that rule are left out, and a new child goes on with the rest. Several may work side by side,
+each on profiles of its own.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
+from ..contract.rules import PROFILES, rules
+from ..lab.paths import WRITE_PATHS
 from ..lab.settings import Settings
 from ..lab.verdict import Failure, Inconclusive
 from ..report.results import ProcessLost, results_of
@@ -46,6 +49,16 @@ MOST_STALLS: Final = 3
 MOST_FUTILE: Final = 20
 """After so many children in a row that ended in their first test, the rest are given up."""
 
+SHARES: Final = (
+    (),
+    (("races", "durability", "faults"),),
+    (("races",), ("durability", "faults", "fencing", "batch", "coalescing", "scoping", "leases")),
+)
+"""By how many processes there are besides the one that takes what is left over: the profiles of
+each. So they take about the same time, and what kills processes and servers stays together."""
+
+MOST_JOBS: Final = len(SHARES)
+
 USAGE_ERROR: Final = 4
 """pytest's exit status for a wrong command line."""
 
@@ -61,6 +74,7 @@ class Request:
         pytest: further arguments for pytest.
         patience: seconds without any news after which a child is given up.
         suites: the module that holds the tests.
+        jobs: how many processes share the profiles.
     """
 
     spec: str
@@ -69,6 +83,7 @@ class Request:
     pytest: tuple[str, ...] = ()
     patience: float = 0.0
     suites: str = SUITES
+    jobs: int = 1
 
     @property
     def stall(self) -> float:
@@ -106,9 +121,72 @@ def supervise(request: Request, run: Run, listen: Callable[[Event], None]) -> En
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="loom-check-") as name, _told_to_end():
-        ending = _Supervisor(request, run, listen, Path(name)).go()
+        work = []
+        for number, share in enumerate(_shares(request)):
+            folder = Path(name) / str(number)
+            folder.mkdir()
+            work.append(_Supervisor(share, run, listen, folder).go())
+        ending = _together(work)
     run.duration_s = time.monotonic() - began
+    if ending.stopped:
+        run.stopped = ending.stopped
+        run.why_missing = f"the run was {ending.stopped}"
     return ending
+
+
+def _shares(request: Request) -> list[Request]:
+    """The request in as many parts as there is work for, each for profiles of its own."""
+    wanted = {
+        rule.profile
+        for rule in rules().values()
+        if any(request.choice.wants(rule.id, path) for path in ("", *map(str, WRITE_PATHS)))
+    }
+    apart = SHARES[request.jobs - 1]
+    taken = {profile for share in apart for profile in share}
+    rest = tuple(profile for profile in PROFILES if profile not in taken)
+    parts = [tuple(one for one in share if one in wanted) for share in (rest, *apart)]
+    parts = [part for part in parts if part]
+    if len(parts) < 2:
+        return [request]
+    return [replace(request, choice=replace(request.choice, profiles=part)) for part in parts]
+
+
+def _together(work: list[Work]) -> Ending:
+    """Lead several supervisors in turn, and say how they ended as if they had been one."""
+    endings: list[Ending] = []
+    stopped = ""
+    while work and not stopped:
+        try:
+            if not _turn(work, endings):
+                time.sleep(POLL)
+        except KeyboardInterrupt as stop:
+            stopped = "terminated" if isinstance(stop, _Terminated) else "interrupted"
+    for one in work:
+        with suppress(KeyboardInterrupt):
+            one.throw(KeyboardInterrupt)
+    return Ending(
+        problem=next((one.problem for one in endings if one.problem), ""),
+        usage=any(one.usage for one in endings),
+        stopped=stopped,
+        cut=any(one.cut for one in endings),
+        threads=tuple(dict.fromkeys(thread for one in endings for thread in one.threads)),
+    )
+
+
+def _turn(work: list[Work], endings: list[Ending]) -> bool:
+    """Let each of them go on; whether one had news."""
+    busy = False
+    for one in list(work):
+        try:
+            busy |= next(one)
+        except StopIteration as over:
+            work.remove(one)
+            endings.append(over.value)
+    return busy
+
+
+Work: TypeAlias = Generator[bool, None, Ending]
+"""A supervisor at work: it yields whether there was news, and returns how it ended."""
 
 
 class _Terminated(KeyboardInterrupt):
@@ -145,7 +223,8 @@ class _Supervisor:
         self.futile = 0
         self.children = 0
 
-    def go(self) -> Ending:
+    def go(self) -> Work:
+        """Have the suites run; whether there was news is yielded at each look."""
         (self.folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
         while True:
             child = _Child(self.request, self.folder, self.skip, self.children)
@@ -153,13 +232,13 @@ class _Supervisor:
             try:
                 with child.running():
                     for event in child.events(self.request.stall):
-                        self._take(event)
-            except KeyboardInterrupt as stop:
-                self.run.stopped = "terminated" if isinstance(stop, _Terminated) else "interrupted"
-                self.run.why_missing = f"the run was {self.run.stopped}"
+                        if event is not None:
+                            self._take(event)
+                        yield event is not None
+            except KeyboardInterrupt:
                 for event in child.unheard():
                     self._take(event)
-                return Ending(stopped=self.run.stopped)
+                raise
             if child.ended and not child.open:
                 return self._closed(child)
             if not child.open:
@@ -265,8 +344,11 @@ class _Child:
             self._signal(signal.SIGKILL)
             self._process.wait()
 
-    def events(self, stall: float) -> Iterator[Event]:
-        """What the child says, until it is done, is dead, or has said nothing for too long."""
+    def events(self, stall: float) -> Iterator[Event | None]:
+        """What the child says, until it is done, is dead, or has said nothing for too long.
+
+        `None` says that there is nothing new.
+        """
         process = self._process
         assert process is not None
         rest = b""
@@ -294,7 +376,7 @@ class _Child:
                     self.silent = now - heard > limit
                     return
                 if not lines:
-                    time.sleep(POLL)
+                    yield None
         if self._wait(GRACE):
             self.threads = ()
 

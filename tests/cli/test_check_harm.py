@@ -98,6 +98,18 @@ def test_a_store_that_ends_the_process_is_an_error(folder: Path, name: str, said
     assert (found["SEQ-5"]["outcome"], found["LIVE-6"]["outcome"]) == ("passed", "passed")
 
 
+def test_two_processes_find_what_one_finds(folder: Path) -> None:
+    found = []
+    for jobs in ("1", "2", "3"):
+        arguments = (*ARGUMENTS, "--rule", "BATCH-1", "--rule", "RACE-1", "--jobs", jobs)
+        result = loom(folder, "check", "harmful:Dies", *arguments)
+        assert result.returncode == 1, result.stdout + result.stderr
+        found.append({name: rule["outcome"] for name, rule in rules_in(folder).items()})
+    assert found[0] == found[1] == found[2]
+    assert {found[0]["SEQ-1"], found[0]["RACE-1"]} == {"error"}
+    assert (found[0]["SEQ-5"], found[0]["LIVE-6"]) == ("passed", "passed")
+
+
 def test_a_store_that_calls_exit_is_told_so(folder: Path) -> None:
     result = loom(folder, "check", "harmful:Exits", *ARGUMENTS)
     assert result.returncode == 1

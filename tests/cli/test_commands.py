@@ -84,6 +84,7 @@ def test_it_fits_80_columns(folder: Path) -> None:
         (("check", "harmful:Misspelt"), "did you mean envelope_ids?"),
         (("check", "memory", "--path", "batch"), "there is no write path 'batch'"),
         (("check", "memory", "--seed", "x"), "'x' is no whole number from 0"),
+        (("check", "memory", "--jobs", "0"), "'0' is no number of processes from 1 to 3"),
         (("check", "memory", "--deadline", "-1"), "'-1' is no number of seconds above 0"),
         (("check", "memory", "--report", "report.exe"), "must end in .json"),
         (("check", "memory", "--report", "no/report.json"), "there is no folder 'no'"),
@@ -250,33 +251,37 @@ def test_a_terminated_check_tells_what_it_saw_and_certifies_nothing(folder: Path
     assert not (folder / "badge.svg").exists()
 
 
-def test_an_interrupted_check_ends_its_children(folder: Path) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupted_check_ends_its_children(folder: Path, jobs: int) -> None:
     (folder / "slow.py").write_text(
         "import os, pathlib, time\n"
         "from loom_backends.memory import MemoryBackend\n"
         "class Slow(MemoryBackend):\n"
         "    async def create(self):\n"
-        "        pathlib.Path('pid').write_text(str(os.getpid()))\n"
+        "        pathlib.Path(f'{os.getpid()}.pid').touch()\n"
         "        time.sleep(600)\n",
         "utf-8",
     )
+    words = ["check", "slow:Slow", "--deadline", "60", "--jobs", str(jobs)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "loom_conformance", "check", "slow:Slow", "--deadline", "60"],
+        [sys.executable, "-m", "loom_conformance", *words],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    pid = folder / "pid"
     ends = time.monotonic() + 60
-    while not (pid.exists() and pid.read_text()) and time.monotonic() < ends:
+    while len(list(folder.glob("*.pid"))) < jobs and time.monotonic() < ends:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stdout + stderr
     assert "interrupted" in stderr
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    children = [int(path.stem) for path in folder.glob("*.pid")]
+    assert len(children) == jobs
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
 
 
 def test_rules_lists_every_rule(folder: Path) -> None:
