@@ -326,7 +326,7 @@ class _Trial:
         """Do faults one after another until the load is over."""
         if not await self._wait_a_while():
             return
-        able: dict[FaultKind, Callable[[], Awaitable[None]]] = {
+        able: dict[FaultKind, Callable[[], Awaitable[bool]]] = {
             "kill": self._kill,
             "pause": self._pause,
         }
@@ -350,12 +350,10 @@ class _Trial:
         while await self._wait_a_while() and self._may():
             await able[self.random.choices(kinds, weights)[0]]()
 
-    async def _until_fired(self, do: Callable[[], Awaitable[None]]) -> bool:
+    async def _until_fired(self, do: Callable[[], Awaitable[bool]]) -> bool:
         """Do a fault until it has fired; `False` if the load is over before."""
-        before = self.figures.faults.total()
         while await self._wait_a_while():
-            await do()
-            if self.figures.faults.total() > before:
+            if await do():
                 return True
         return False
 
@@ -380,49 +378,55 @@ class _Trial:
                 continue
         return total
 
-    async def _kill(self) -> None:
+    async def _kill(self) -> bool:
         if self._children:
             child = self.random.choice(self._children)
             if await child.kill():
                 self._killed(child)
+                return True
+        return False
 
-    async def _pause(self) -> None:
+    async def _pause(self) -> bool:
         """Stop a process while the others go on, then wake it."""
         if not self._children:
-            return
+            return False
         child = self.random.choice(self._children)
         try:
             if not await child.pause():
-                return
+                return False
         except ChildDied:
-            return
+            return False
         self._fired("pause", child.name)
         await asyncio.sleep(self.random.uniform(0.05, 0.3))
         child.resume()
         self.recorder.fault("resume", child.name)
+        return True
 
-    async def _crash(self) -> None:
+    async def _crash(self) -> bool:
         assert isinstance(self.backend, Crashing)
         at = time.monotonic_ns()
         await self.backend.crash(self.address)
         self._fired("crash", "server", at=at)
         self.recorder.fault("crash", "server", "it is back")
+        return True
 
-    async def _cut(self) -> None:
+    async def _cut(self) -> bool:
         assert self._proxy is not None
         at = time.monotonic_ns()
-        if await self._proxy.cut():
-            self._fired("cut", "connections", "all at once", at)
+        if not await self._proxy.cut():
+            return False
+        self._fired("cut", "connections", "all at once", at)
+        return True
 
-    async def _lose(self) -> None:
+    async def _lose(self) -> bool:
         """Lose an answer after the server gave it, or a request before it came there."""
         loss: Literal["request", "answer"] = self.random.choice(("answer", "answer", "request"))
-        await self._trap(Trap(loss, self.random.randint(1, 5), warm=6))
+        return await self._trap(Trap(loss, self.random.randint(1, 5), warm=6))
 
-    async def _delay(self) -> None:
-        await self._trap(Trap("delay", self.random.randint(1, 5), seconds=0.05, warm=6))
+    async def _delay(self) -> bool:
+        return await self._trap(Trap("delay", self.random.randint(1, 5), seconds=0.05, warm=6))
 
-    async def _trap(self, trap: Trap) -> None:
+    async def _trap(self, trap: Trap) -> bool:
         proxy = self._proxy
         assert proxy is not None
         before, at = len(proxy.sprung), time.monotonic_ns()
@@ -431,24 +435,28 @@ class _Trial:
         while len(proxy.sprung) == before and time.monotonic() < until and not self._end.done():
             await asyncio.wait({self._end}, timeout=0.002)
         proxy.set(None)
-        if len(proxy.sprung) > before:
-            kind = "delay" if trap.loss == "delay" else f"lost {trap.loss}"
-            self._fired(kind, "connection", at=at)
+        if len(proxy.sprung) == before:
+            return False
+        self._fired("delay" if trap.loss == "delay" else f"lost {trap.loss}", "connection", at=at)
+        return True
 
-    async def _terminate(self) -> None:
+    async def _terminate(self) -> bool:
         at = time.monotonic_ns()
         ended = await terminate(self.address, self._tag)
-        if ended:
-            self._fired("terminate", f"{ended} sessions", at=at)
+        if not ended:
+            return False
+        self._fired("terminate", f"{ended} sessions", at=at)
+        return True
 
-    async def _lock(self) -> None:
+    async def _lock(self) -> bool:
         """Hold a SQLite file's write lock from another process for a moment."""
         path = sqlite_file(self.address)
         if path is None:
-            return
+            return False
         async with write_locked(path):
             self._fired("lock", str(path.name), "its write lock is held by another process")
             await asyncio.sleep(self.random.uniform(0.05, 0.3))
+        return True
 
     # --- The end -----------------------------------------------------------------------------
 
