@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Final
 
 import pytest
@@ -41,6 +42,7 @@ class Explorer:
             AssertionError: it fails, or nothing can be said, with all that is known.
             BadToken: the token is none, or one of another scenario.
         """
+        __tracebackhide__ = True
         place = self._backend(backend)
         token = str(self._config.getoption("loom_schedule") or "").strip()
         if token:
@@ -57,7 +59,9 @@ class Explorer:
         found = verdict.counterexample
         if found is None or found.token is None:
             return verdict.lines()
-        command = f"pytest {self._node.nodeid} --loom-schedule {found.token}"
+        spec = str(self._config.getoption("loom_backend") or "").strip()
+        backend = f" --loom-backend {shlex.quote(spec)}" if spec else ""
+        command = f"pytest {self._node.nodeid}{backend} --loom-schedule {found.token}"
         return [*verdict.lines()[:-1], f"  Replay: {command}"]
 
     def _backend(self, given: Backend | type[Backend] | None) -> Backend:

@@ -135,6 +135,12 @@ def run(options: argparse.Namespace) -> int:
     reports = [document(found, key) for key in found.subjects]
     _show(reports)
     paths = [path for path in options.report if not ending.stopped or not certifies(path)]
+    for path in dict.fromkeys(options.report):
+        if path not in paths:
+            say(
+                complaints,
+                [f"{path} is not written, since the run was {ending.stopped}"],
+            )
     if reports and not _written(reports, paths):
         return COULD_NOT_RUN
     if ending.threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import keyword
 import re
 from importlib.resources import files
@@ -38,6 +39,9 @@ def run(options: argparse.Namespace) -> int:
     there = [str(path) for path in made if path.exists()]
     if there:
         say(stderr(), [f"{path} is there already, and is left as it is" for path in there])
+        return USAGE
+    if importlib.util.find_spec(name) is not None:
+        say(stderr(), [f"there is a module {name!r} already, which yours would hide; take another"])
         return USAGE
     try:
         for path, text in made.items():

@@ -44,11 +44,15 @@ class Change:
     @property
     def worse(self) -> bool:
         """Whether it is a change for the worse."""
+        if self.after == Outcome.NOT_RUN:
+            return self.before in (Outcome.PASSED, Outcome.ADVICE)
         return self.after is not None and rank(self.after) > rank(self.before)
 
     @property
     def better(self) -> bool:
-        """Whether it is a change for the better."""
+        """Whether it is a change for the better; to leave a rule out betters nothing."""
+        if self.after == Outcome.NOT_RUN:
+            return False
         return self.before is not None and rank(self.before) > rank(self.after)
 
 

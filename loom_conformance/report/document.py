@@ -163,4 +163,10 @@ def read(path: Path) -> Document:
         raise DocumentError(
             f"{path} has format {found.get('format')!r}; this version reads format {FORMAT}"
         )
+    rules = found.get("rules")
+    if not (isinstance(rules, list) and all(isinstance(one, dict) for one in rules)):
+        raise DocumentError(
+            f"{path} is no report: a certificate, or a part of one, says too little here. Give the "
+            "report.json of that run"
+        )
     return found

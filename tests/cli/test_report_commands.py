@@ -66,6 +66,31 @@ def test_init_wants_a_name_that_can_be_imported(tmp_path: Path, name: str) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["json", "loom_conformance"])
+def test_init_hides_no_module_that_is_there(tmp_path: Path, name: str) -> None:
+    result = loom(tmp_path, "init", name)
+    assert result.returncode == 2
+    assert f"there is a module '{name}' already" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_certificate_is_no_report(folder: Path) -> None:
+    reports(folder)
+    for words in (("report", "certificate.json"), ("diff", "right.json", "certificate.json")):
+        result = loom(folder, *words)
+        assert result.returncode == 2, result.stdout
+        assert "Give the report.json of that run" in " ".join(result.stderr.split())
+
+
+def test_to_leave_a_failing_rule_out_betters_nothing(folder: Path) -> None:
+    reports(folder)
+    words = ("check", "harmful:WrongRange", "--rule", "SEQ-1", "--depth", "quick", "--seed", "7")
+    assert loom(folder, *words, "--report", "part.json").returncode == 0
+    result = loom(folder, "diff", "wrong.json", "part.json")
+    assert "RANGE-1    failed → not run" in result.stdout
+    assert "RANGE-1" not in result.stdout.partition("otherwise changed")[0]
+
+
 def test_reports_side_by_side(folder: Path) -> None:
     reports(folder)
     result = loom(folder, "report", "right.json", "wrong.json", "-o", "both.html", "-o", "both.md")

@@ -71,11 +71,11 @@ def test_a_lost_update_is_found_told_and_replayed(counter: pytest.Pytester, back
     output = result.stdout.str()
     assert f"counter [{backend}]: holds in all 4 schedules (up to equivalence)" in output
     assert f"FAIL counter [{backend}]: two were counted, and the counter says 1" in output
-    replay = re.search(r"Replay: pytest (\S+) --loom-schedule (lk1-\S+)", output)
+    replay = re.search(r"Replay: pytest (\S+ --loom-backend \S+ --loom-schedule lk1-\S+)", output)
     assert replay is not None
-    test, token = replay.groups()
-    assert test == "test_counter.py::test_counter[careless]"
-    again = counter.runpytest(*PLAIN, test, "--loom-backend", backend, "--loom-schedule", token)
+    test, *options = replay[1].split()
+    assert (test, options[1]) == ("test_counter.py::test_counter[careless]", backend)
+    again = counter.runpytest(*PLAIN, test, *options)
     again.assert_outcomes(failed=1)
     assert "replayed 1 of 1" in again.stdout.str()
 
