@@ -8,15 +8,17 @@ done. A call that does not settle raises `Hung`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ..spi import EventEnvelope, EventStore
+from ..spi import EventEnvelope, EventStore, EventStoreError, is_error
 from .awaits import watched
 from .loop import LoopBlocked
 
@@ -82,7 +84,9 @@ class Outcome(Generic[T_co]):
 
     def told(self) -> str:
         """What came back, in a few words."""
-        return told_error(self.error) if self.error is not None else told_value(self.value)
+        if self.error is None:
+            return told_value(self.value)
+        return told_error(self.error) + told_place(self.error)
 
     def line(self) -> str:
         """The call and what came back, as one line."""
@@ -94,7 +98,10 @@ async def _begun(
 ) -> tuple[T | None, BaseException | None]:
     ticks.append(next(_tick))
     try:
-        awaitable = start()
+        awaitable: Any = start()
+        if not inspect.isawaitable(awaitable):
+            returned = short(awaitable)
+            return None, TypeError(f"it returned {returned}, no awaitable: is it `async def`?")
         if not isinstance(awaitable, Coroutine):
             return await awaitable, None
         return await watched(awaitable, seen.append), None
@@ -268,6 +275,23 @@ def told_error(error: BaseException) -> str:
     if len(message) > 160:
         message = f"{message[:120]} … {message[-30:]}"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def told_place(error: BaseException) -> str:
+    """Where an error was raised that is none of the contract's, as ` (store.py:42)`."""
+    if not isinstance(error, Exception) or is_error(error, EventStoreError, ValueError):
+        return ""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if not file.is_relative_to(_KIT):
+            place = f" ({file.name}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+_KIT: Final = Path(__file__).parent.parent
 
 
 def told_envelope(envelope: object) -> str:

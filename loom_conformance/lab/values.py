@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from enum import Enum, IntEnum
 from random import Random
 from typing import Any, Final
@@ -17,6 +17,20 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from ..spi import MAX_EXECUTION_ID, MAX_INTEGER, MAX_SEQUENCE, JsonValue
+
+
+class Zulu(tzinfo):
+    """UTC by a class of its own, as a zone's file or a library brings it."""
+
+    def utcoffset(self, when: datetime | None, /) -> timedelta:
+        return timedelta(0)
+
+    def dst(self, when: datetime | None, /) -> timedelta:
+        return timedelta(0)
+
+    def tzname(self, when: datetime | None, /) -> str:
+        return "Z"
+
 
 LOOKALIKES: Final[tuple[tuple[str, ...], ...]] = (
     ("a", "A"),
@@ -41,6 +55,10 @@ LOOKALIKES: Final[tuple[tuple[str, ...], ...]] = (
     ("\ufeffa", "a\ufeff"),
     ("a\r\nb", "a\nb", "a\rb"),
     ("\x01", "\x7f", "\x80", "\x1f"),
+    ("plumless", "buckeroo"),  # one CRC-32
+    ("Aa", "BB"),  # one hash of Java's
+    ("cd", "dC"),  # one hash by 33
+    ("m", *(f"m{mark}fence" for mark in ":/-._#"), "m:token", "m:head", "m:meta", "fence:m"),
 )
 """Groups of ids that are different by code points and equal to somebody's database."""
 
@@ -147,6 +165,7 @@ TEXTS: Final[tuple[str, ...]] = (
     "'",
     "\x1f\x7f\x80\x9f",
     "\u2028\u2029",
+    "a\r\nb\rc\nd\t ",
     "\ufeff",
     "\ufffe\uffff",
     "e\u0301 é",
@@ -226,6 +245,7 @@ TIMESTAMPS: Final[tuple[datetime, ...]] = (
     datetime(2024, 10, 27, 0, 30, tzinfo=UTC),
     datetime(2024, 10, 27, 1, 30, tzinfo=UTC, fold=1),
     datetime(2025, 6, 1, 12, 0, tzinfo=timezone(timedelta(0), "GMT")),
+    datetime(2025, 6, 1, 12, 0, tzinfo=Zulu()),
     datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC),
     datetime(2262, 4, 11, 23, 47, 17, tzinfo=UTC),
     datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC),
@@ -240,6 +260,17 @@ KINDS: Final[tuple[str, ...]] = (
     "k" * 255,
     "\U0010ffff" * 255,
 )
+
+ENDS: Final[tuple[str, ...]] = (
+    "EXECUTION_COMPLETED",
+    "EXECUTION_FAILED",
+    "EXECUTION_CANCELLED",
+    "SNAPSHOT",
+    "TOMBSTONE",
+    "$deleted",
+    "$metadata",
+)
+"""Kinds that end an execution for its runtime, or mean something to another kind of store."""
 
 ENVELOPE_IDS: Final[tuple[str, ...]] = ("i", "é" * 300, "\U0010ffff" * 300, "'; --", "a\x01b")
 
@@ -287,6 +318,21 @@ def nested(depth: int) -> JsonValue:
     for level in range(depth):
         value = [value] if level % 2 else {"d": value}
     return value
+
+
+WIDE: Final[tuple[JsonValue, ...]] = (
+    {f"field-{number}": number for number in range(5_000)},
+    [0] * 70_000,
+    [{"a": {"b": number}} for number in range(2_000)],
+)
+"""Values with more members than somebody's index, counter or document takes."""
+
+
+def longest(unique: str, length: int) -> str:
+    """A text of `length` characters of four bytes each in UTF-8, unique as the other is."""
+    return "".join(chr(0x10000 + ord(character)) for character in unique).rjust(
+        length, "\U0001f9f5"
+    )
 
 
 def sized(size: int) -> str:

@@ -172,6 +172,17 @@ class BatchSuite:
         await stage.holds(log)
 
     @rule("BATCH-7")
+    async def test_a_batch_of_large_payloads_whose_last_envelope_conflicts_is_refused_whole(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("batch")
+        log = await stage.given_log(1)
+        large = sized(MAX_JSON_BYTES)
+        batch = [log.envelope(place, payload=large) for place in range(1, 5)]
+        batch.append(log.envelope(0, id=f"rival-{log.execution_id}", payload=large))
+        await refused_whole(stage, batch, log, DuplicateSequenceError, patience=10)
+
+    @rule("BATCH-7")
     async def test_a_large_batch_whose_last_envelope_conflicts_is_refused_whole(
         self, stage: Stage
     ) -> None:

@@ -69,6 +69,28 @@ class CoalescingSuite:
             log.wrote(log.envelope())
         await stage.holds(*logs)
 
+    @rule("READ-5")
+    async def test_a_write_that_waits_for_its_flush_is_not_read(self, stage: Stage) -> None:
+        handle, spy = await _coalesced(stage)
+        log = await stage.given_log(1)
+        spy.hold()
+        writing = asyncio.ensure_future(handle.append(log.envelope()))
+        await _reached(stage, spy)
+        reads = [await handle.read_from(log.execution_id)]
+        if await stage.offers("range"):
+            reads.append(await handle.read_range(log.execution_id, 0, log.next))
+        spy.release()
+        stage.returned(await writing, "the write to be acknowledged in the end")
+        for outcome in reads:
+            found = stage.listed(outcome)
+            stage.check(
+                len(found) == 1,
+                "what the store has not yet written not to be read",
+                f"{outcome.call} shows {len(found)} envelopes of 1",
+            )
+        log.wrote(log.envelope())
+        await stage.holds(log)
+
     @rule("COAL-1")
     async def test_more_callers_than_a_flush_holds_are_all_stored(self, stage: Stage) -> None:
         size, flushes = 8, 12

@@ -70,7 +70,7 @@ class DurabilitySuite:
     async def test_acknowledged_writes_survive_close_and_reopen(self, stage: Stage) -> None:
         stage.needs_to_outlive_processes()
         address = await stage.own_storage()
-        log = stage.log()
+        log = Log(stage.session.fresh_id())
         handle = await stage.connect(address)
         for _ in range(3):
             stage.given(await handle.append(log.envelope()))
@@ -90,7 +90,6 @@ class DurabilitySuite:
             log.wrote(envelope)
             await _id_stays_taken(stage, again, log, log.envelopes[0], "close and reopen")
             stage.given(await again.close())
-        stage.logs.clear()
 
     @rule("DUR-2")
     async def test_acknowledged_writes_survive_the_death_of_the_writer(self, stage: Stage) -> None:
@@ -127,10 +126,9 @@ class DurabilitySuite:
         async for death in _deaths(stage):
             await _still_unique(stage, death)
             await _still_fenced(stage, death)
-            log = stage.log()
+            log = Log(stage.session.fresh_id())
             outcome = await death.handle.append(log.envelope())
             stage.returned(outcome, "the storage to take writes without repair by hand")
-            stage.logs.clear()
 
     @rule("DUR-5")
     async def test_acknowledged_writes_survive_the_death_of_the_server(self, stage: Stage) -> None:
@@ -139,7 +137,7 @@ class DurabilitySuite:
         await stage.session.about_to_crash()
         address = await stage.own_storage()
         handle = await stage.connect(address, name="live")
-        log, told = stage.log(), list[tuple[EventEnvelope, Outcome[None]]]()
+        log, told = Log(stage.session.fresh_id()), list[tuple[EventEnvelope, Outcome[None]]]()
         if await stage.offers("fencing"):
             log.token = stage.given(await handle.acquire_fence(log.execution_id))
         for _ in range(5):
@@ -169,7 +167,6 @@ class DurabilitySuite:
                     f"{outcome.line()}, and it is absent",
                 )
         await _rules_after_a_crash(stage, address, log)
-        stage.logs.clear()
 
 
 class _Death:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from ..lab.burst import burst, must_have_met
 from ..lab.calls import Handle, Outcome, settle, short, told_value
 from ..lab.paths import WritePath
 from ..lab.stage import Log, Stage
-from ..lab.values import LOOKALIKES, NOT_TOKENS, made_unique
+from ..lab.values import ENDS, LOOKALIKES, NOT_TOKENS, bare_groups, made_unique
 from ..lab.verdict import NotOffered
 from ..spi import (
     FENCE_KEY,
@@ -180,15 +181,31 @@ class FencingSuite:
         await stage.needs("fencing")
         writer = await stage.writer()
         unique = stage.session.fresh_id()
-        for group in LOOKALIKES:
-            logs = [stage.log(name) for name in made_unique(group, unique)]
-            stage.given(await writer.acquire_fence(logs[0].execution_id))
-            for log in logs[1:]:
-                outcome = await writer.append(log.envelope())
+        groups = [made_unique(group, unique) for group in LOOKALIKES]
+        ids = (f"{unique}/{number}" for number in itertools.count())
+        for group in (*groups, *bare_groups(unique)):
+            fenced, *others = (Log(name) for name in group)
+            first = fenced.envelope(id=next(ids))
+            stage.given(await writer.append(first))
+            fenced.wrote(first)
+            fenced.token = stage.given(await writer.acquire_fence(fenced.execution_id))
+            for log in others:
+                outcome = await writer.append(log.envelope(id=next(ids)))
                 stage.returned(
-                    outcome, f"a fence on {short(logs[0].execution_id)} not to be this one's"
+                    outcome, f"a fence on {short(fenced.execution_id)} not to be this one's"
                 )
-            stage.logs.clear()
+            outcome = await writer.append(fenced.envelope(id=next(ids)))
+            stage.returned(outcome, "writes to ids that look like this one's not to move its fence")
+
+    @rule("FENCE-6")
+    async def test_a_fence_of_one_storage_binds_no_other(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        log = await stage.given_log(1)
+        stage.given(await (await stage.writer()).acquire_fence(log.execution_id))
+        elsewhere = await stage.connect(await stage.own_storage(), name="elsewhere")
+        outcome = await elsewhere.append(Log(log.execution_id).envelope())
+        stage.returned(outcome, "a fence of another storage not to bind this one")
+        stage.logs.clear()
 
     @rule("FENCE-7")
     @on_every_write_path
@@ -351,6 +368,24 @@ class FencingSuite:
         stage.returned(
             await handle.append(log.envelope(token=current)), "the current token to stay good"
         )
+
+    @rule("FENCE-11")
+    async def test_a_fence_outlives_the_end_of_its_execution(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        writer = await stage.writer()
+        for kind in ENDS:
+            log = await stage.given_log(1, fenced=True)
+            old = log.token
+            token = await stage.given_fence(log)
+            ended = log.envelope(kind=kind)
+            stage.returned(await writer.append(ended), f"a {kind} under the token to be stored")
+            log.wrote(ended)
+            for given in (old, None):
+                outcome = await writer.append(log.envelope(token=given))
+                if not is_error(outcome.error, StaleFenceError):
+                    stage.broken(f"StaleFenceError after a {kind} as before", outcome.line())
+            newer = await stage.given_fence(log)
+            stage.check(newer > token, f"a token above {token} after a {kind}", f"it is {newer}")
 
     @rule("FENCE-12")
     @on_every_write_path

@@ -117,6 +117,11 @@ class HistorySuite:
         await stage.needs("fencing")
         await _judge(stage, "FENCE-8")
 
+    @rule("FENCE-2")
+    async def test_no_token_is_given_twice_in_a_history_under_load(self, stage: Stage) -> None:
+        await stage.needs("fencing")
+        await _judge(stage, "FENCE-2")
+
     @rule("BATCH-5")
     async def test_no_read_shows_part_of_a_batch_in_a_history_under_load(
         self, stage: Stage

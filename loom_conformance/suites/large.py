@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..lab.calls import Handle, settle
-from ..lab.stage import Log, Stage
-from ..lab.verdict import NotOffered
+from ..lab.stage import Log, Make, Stage, difference_between
+from ..lab.verdict import Inconclusive, NotOffered
 from ..lab.watch import Look, Read, watch
 from ..spi import (
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
+    EventStoreError,
     StaleFenceError,
     is_error,
     is_token,
@@ -33,6 +34,9 @@ WATCHED: Final = 1_100
 
 MANY: Final = 300
 """More executions than a transaction or a list of parameters holds, where that is limited."""
+
+HEAVY: Final = 300_000
+"""More characters than a row or a page holds."""
 
 ACQUIRES: Final = 300
 """More tokens than fit one byte."""
@@ -52,9 +56,44 @@ class LargeSuite:
         for handle in (await stage.writer(), await stage.connect(name="opened later")):
             for slot in (0, log.next // 2, log.next - 1):
                 rival = log.envelope(slot, id=f"rival-{handle.name}-{log.execution_id}-{slot}")
-                outcome = await handle.append(rival)
-                if not is_error(outcome.error, DuplicateSequenceError):
-                    stage.broken(f"slot {slot} of {log.next} to be taken", outcome.line())
+                await _refused_both_ways(
+                    stage,
+                    handle,
+                    log,
+                    lambda _, rival=rival: rival,  # type: ignore[misc]
+                    DuplicateSequenceError,
+                    f"slot {slot} of {log.next}",
+                )
+        await stage.holds(log, expected="a refused write to leave no trace")
+
+    @rule("SEQ-1")
+    async def test_a_large_value_that_is_refused_replaces_none_at_its_slot(
+        self, stage: Stage
+    ) -> None:
+        log = await _given_heavy(stage)
+        await _refused_both_ways(
+            stage,
+            await stage.connect(name="rival"),
+            log,
+            lambda _: log.envelope(0, id=f"rival-{log.execution_id}", payload="y" * HEAVY),
+            DuplicateSequenceError,
+            "slot 0 of 1",
+        )
+        await stage.holds(log, expected="a refused write to leave no trace")
+
+    @rule("ID-1")
+    async def test_a_large_value_that_is_refused_replaces_none_of_its_id(
+        self, stage: Stage
+    ) -> None:
+        log = await _given_heavy(stage)
+        await _refused_both_ways(
+            stage,
+            await stage.connect(name="rival"),
+            log,
+            lambda sequence: log.envelope(sequence, id=log.envelopes[0].id, payload="y" * HEAVY),
+            DuplicateEnvelopeIdError,
+            "the first envelope's id",
+        )
         await stage.holds(log, expected="a refused write to leave no trace")
 
     @rule("ID-2")
@@ -62,13 +101,16 @@ class LargeSuite:
         log = await stage.given_bulk(LONG)
         late = await stage.connect(name="opened later")
         for place in (0, log.next // 2, log.next - 1):
-            taken = log.envelopes[place].id
-            outcome = await late.append(log.envelope(id=taken))
-            if not is_error(outcome.error, DuplicateEnvelopeIdError):
-                stage.broken(
-                    f"an id that was written {log.next - place} envelopes ago to be taken",
-                    outcome.line(),
-                )
+            await _refused_both_ways(
+                stage,
+                late,
+                log,
+                lambda sequence, place=place: log.envelope(  # type: ignore[misc]
+                    sequence, id=log.envelopes[place].id
+                ),
+                DuplicateEnvelopeIdError,
+                f"an id that was written {log.next - place} envelopes ago",
+            )
         await stage.holds(log, expected="a refused write to leave no trace")
 
     @rule("BATCH-3")
@@ -83,6 +125,20 @@ class LargeSuite:
         batch = following(log, length)
         batch[-1] = log.envelope(batch[-1].sequence, id=batch[0].id)
         await refused_whole(stage, batch, log, DuplicateEnvelopeIdError, patience=PATIENCE)
+
+    @rule("ID-2")
+    async def test_a_large_batch_knows_the_ids_of_other_executions(self, stage: Stage) -> None:
+        await stage.needs("batch")
+        if stage.backend.envelope_ids != "store":
+            raise NotOffered("an id of another execution is free here")
+        other, log = await stage.given_log(1), Log(stage.session.fresh_id())
+        batch = following(log, min(LONG, largest(stage)))
+        batch[-1] = log.envelope(batch[-1].sequence, id=other.envelopes[0].id)
+        outcome = await (await stage.writer()).patient(PATIENCE).append_batch(batch)
+        if not is_error(outcome.error, DuplicateEnvelopeIdError):
+            stage.broken(
+                f"DuplicateEnvelopeIdError for the last of {len(batch)} envelopes", outcome.line()
+            )
 
     @rule("BATCH-4")
     async def test_a_batch_over_many_executions_is_one_step(self, stage: Stage) -> None:
@@ -212,12 +268,14 @@ class LargeSuite:
         await stage.given_bulk(LONG, log)
         await stage.given_fence(log)
         for handle in (await stage.writer(), await stage.connect(name="opened later")):
-            outcome = await handle.append(log.envelope(token=old))
-            if not is_error(outcome.error, StaleFenceError):
-                stage.broken(
-                    f"StaleFenceError for the old token {old} after {log.next} envelopes",
-                    outcome.line(),
-                )
+            await _refused_both_ways(
+                stage,
+                handle,
+                log,
+                lambda sequence: log.envelope(sequence, token=old),
+                StaleFenceError,
+                f"the old token {old} after {log.next} envelopes",
+            )
         await stage.holds(log, expected="a refused write to leave no trace")
 
     @rule("FENCE-4")
@@ -280,6 +338,40 @@ class LargeSuite:
         batch = following(log, largest(stage))
         batch[-1] = log.envelope(batch[-1].sequence, token=old)
         await refused_whole(stage, batch, log, StaleFenceError, patience=PATIENCE)
+
+
+async def _given_heavy(stage: Stage) -> Log:
+    """An execution of one large value, as a store may put it aside.
+
+    Raises:
+        Inconclusive: it is not kept as it was written, which is for DATA-3 to say.
+    """
+    log = Log(stage.session.fresh_id())
+    first = log.envelope(payload="x" * HEAVY)
+    writer = await stage.writer()
+    stage.given(await writer.append(first))
+    if difference_between([first], await stage.read(writer, log.execution_id)):
+        raise Inconclusive("set-up failed: a large value is not kept as it was written")
+    log.wrote(first)
+    stage.logs.append(log)
+    return log
+
+
+async def _refused_both_ways(
+    stage: Stage,
+    handle: Handle,
+    log: Log,
+    make: Make,
+    error: type[EventStoreError],
+    what: str,
+) -> None:
+    """Check that a write is refused alone, and behind a good one in a batch."""
+    outcomes = [await handle.append(make(log.next))]
+    if await stage.offers("batch") and largest(stage) > 1:
+        outcomes.append(await handle.append_batch([log.envelope(), make(log.next + 1)]))
+    for outcome in outcomes:
+        if not is_error(outcome.error, error):
+            stage.broken(f"{error.__name__} for {what}", outcome.line())
 
 
 def _many(stage: Stage) -> int:

@@ -21,7 +21,9 @@ from ..lab.verdict import Inconclusive, NotOffered
 from ..spi import DuplicateEnvelopeIdError, DuplicateSequenceError, EventEnvelope, is_error
 from .case import rule
 
-ACQUIRES = 20
+ACQUIRES = 100
+"""How many tokens each of two processes asks for, one on the heels of the other."""
+
 TURNS = 3
 """How often two processes write in turn."""
 

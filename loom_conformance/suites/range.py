@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ..lab.calls import short
 from ..lab.stage import Stage, difference_between
+from ..lab.values import LOOKALIKES, bare_groups, made_unique
 from ..lab.verdict import NotOffered
 from ..spi import MAX_SEQUENCE, is_error
 from .case import rule
@@ -108,6 +110,28 @@ class RangeSuite:
             if difference:
                 stage.broken("what read_from shows by now", f"{outcome.call}: {difference}")
             await stage.given_more(log)
+
+    @rule("RANGE-2")
+    async def test_a_range_shows_one_execution_and_none_that_looks_like_it(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("range")
+        writer = await stage.writer()
+        unique = stage.session.fresh_id()
+        names = [name for group in LOOKALIKES for name in made_unique(group, unique)]
+        names += [name for group in bare_groups(unique) for name in group]
+        logs = [stage.log(name) for name in names]
+        for number, log in enumerate(logs):
+            envelope = log.envelope(id=f"{unique}/{number}")
+            stage.given(await writer.append(envelope))
+            log.wrote(envelope)
+        for log in logs:
+            outcome = await writer.read_range(log.execution_id, 0, MAX_SEQUENCE)
+            found = stage.returned(outcome, "a range to be read")
+            difference = difference_between(log.envelopes, list(found))
+            if difference:
+                stage.broken(f"the one envelope of {short(log.execution_id)}", difference)
+        stage.logs.clear()
 
     @rule("RANGE-2")
     async def test_a_range_equals_the_part_of_read_from(self, stage: Stage) -> None:

@@ -217,7 +217,9 @@ async def _writes(stage: Stage, handle: Handle) -> list[Answer]:
     ]
     if await stage.offers("batch"):
         answers += [
-            await handle.append_batch([_envelope(name, 2, "a"), _envelope(name, 3, "b")]),
+            await handle.append_batch(
+                [_envelope(name, 2, "a", metadata={"node": "n1"}), _envelope(name, 3, "b")]
+            ),
             await handle.append_batch([_envelope(name, 4, "a"), _envelope(name, 3, "rival")]),
             await handle.append_batch([]),
             await handle.append_batch([_envelope(name, 4, "c"), _envelope(f"{name} b", 4, "d")])
@@ -225,6 +227,10 @@ async def _writes(stage: Stage, handle: Handle) -> list[Answer]:
             else await handle.append_batch([_envelope(name, 4, "c")]),
             await handle.read_from(f"{name} b"),
         ]
+        if stage.backend.batch_scope == "store":
+            spanning = [_envelope(f"{name} c", 0, "new"), _envelope(name, 0, "rival", id="third")]
+            answers.append(await handle.append_batch(spanning))
+            answers.append(await handle.read_from(f"{name} c"))
     if await stage.offers("range"):
         answers.append(await handle.read_range(name, 1, 2))
     answers.append(await handle.read_from(name))
@@ -247,6 +253,13 @@ async def _fences(stage: Stage, handle: Handle) -> list[Answer]:
         await handle.append(_envelope(name, 0, "stale and taken", metadata=old)),
         await handle.read_from(name),
     ]
+    if await stage.offers("batch"):
+        several = [
+            [_envelope(name, place, place, metadata=token) for place, token in enumerate(tokens, 1)]
+            for tokens in ((current, old), (current, {}), (current, current))
+        ]
+        answers += [await handle.append_batch(batch) for batch in several]
+        answers.append(await handle.read_from(name))
     return [_answer(outcome) for outcome in answers]
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lab_support import envelope
 
 from loom_backends.memory import MemoryBackend
+from loom_conformance.lab.awaits import watched
 from loom_conformance.lab.burst import burst, met, must_have_met
 from loom_conformance.lab.calls import Hung, Outcome, settle, short, told_envelopes, told_error
 from loom_conformance.lab.cancellation import cancel_at
 from loom_conformance.lab.spy import spied
 from loom_conformance.lab.verdict import Inconclusive
-from loom_conformance.spi import abilities
+from loom_conformance.spi import DuplicateSequenceError, abilities
 
 pytestmark = pytest.mark.asyncio
 
@@ -50,9 +52,29 @@ async def test_whatever_a_call_raises_is_its_outcome(error: BaseException) -> No
     assert not outcome.ok
 
 
-async def test_a_call_that_is_no_coroutine_is_an_error_and_no_crash() -> None:
+async def test_an_error_of_the_stores_own_says_where_it_was_raised() -> None:
+    async def careless() -> object:
+        orders: dict[str, object] = {}
+        return orders["order"]
+
+    async def orderly() -> None:
+        raise DuplicateSequenceError("order-1", 0)
+
+    line = careless.__code__.co_firstlineno + 2
+    told = (await _settle(careless)).told()
+    assert told == f"KeyError: 'order' ({Path(__file__).name}:{line})"
+    assert Path(__file__).name not in (await _settle(orderly)).told()
+
+
+async def test_a_method_that_is_not_async_is_asked_to_be() -> None:
     outcome = await _settle(lambda: None)  # type: ignore[arg-type, return-value]
-    assert isinstance(outcome.error, TypeError)
+    assert outcome.told() == "TypeError: it returned None, no awaitable: is it `async def`?"
+
+
+async def test_a_call_that_is_watched_is_a_call_like_any_other() -> None:
+    seen: list[int] = []
+    outcome = await _settle(lambda: watched(_suspending(2, 7), seen.append))
+    assert (outcome.value, seen) == (7, [1, 2])
 
 
 async def test_a_call_that_hangs_is_cancelled_and_named() -> None:

@@ -411,6 +411,31 @@ class TakesValuesAtTheFlush(PlainCoalescer):
         return envelope
 
 
+class ShowsWhatIsUnderWay(PlainCoalescer):
+    """Adds to what it reads the writes whose flush is not over yet."""
+
+    def __init__(self, store: Any, *, max_linger: float, max_batch: int) -> None:
+        super().__init__(store, max_linger=max_linger, max_batch=max_batch)
+        self.under_way: list[EventEnvelope] = []
+
+    async def append(self, envelope: EventEnvelope, /) -> None:
+        self.under_way.append(envelope)
+        try:
+            await super().append(envelope)
+        finally:
+            self.under_way = [one for one in self.under_way if one is not envelope]
+
+    async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
+        found = list(await super().read_from(execution_id, first))
+        places = {one.sequence for one in found}
+        found += [
+            one
+            for one in self.under_way
+            if one.execution_id == execution_id and one.sequence not in places
+        ]
+        return found
+
+
 for _claim, _decorator in {
     "coalescer-acknowledges-on-joining": AcknowledgesOnJoining,
     "coalescer-writes-one-by-one": WritesOneByOne,
@@ -430,6 +455,7 @@ for _claim, _decorator in {
     "coalescer-full-queue-answers-ok": FullQueueAnswersOk,
     "coalescer-keeps-one-a-slot": KeepsOneASlot,
     "coalescer-takes-values-at-the-flush": TakesValuesAtTheFlush,
+    "coalescer-shows-what-is-under-way": ShowsWhatIsUnderWay,
 }.items():
     wrong(_claim)(coalesced_by(_decorator))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loom_conformance.spi import (
@@ -221,6 +222,33 @@ class LosesTheMetadata(PlainScope):
         return out
 
 
+class LosesTheMetadataOfABatch(PlainScope):
+    """Builds the envelopes of a batch by a second function, which knows no metadata."""
+
+    async def _append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        bare = [replace(envelope, metadata={}) for envelope in envelopes]
+        await self.store.append_batch([self._out(envelope) for envelope in bare])
+
+
+class LosesTheMetadataOfARange(PlainScope):
+    """Renames what a range shows by a second function, which knows no metadata."""
+
+    async def _read_range(self, execution_id: str, first: int, last: int, /) -> list[EventEnvelope]:
+        found = await super()._read_range(execution_id, first, last)
+        return [replace(envelope, metadata={}) for envelope in found]
+
+
+class SendsABatchByExecution(PlainScope):
+    """Sends the envelopes of each execution as a batch of their own."""
+
+    async def _append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        by_name: dict[str, list[EventEnvelope]] = {}
+        for envelope in envelopes:
+            by_name.setdefault(envelope.execution_id, []).append(self._out(envelope))
+        for batch in by_name.values() or [[]]:
+            await self.store.append_batch(batch)
+
+
 for _claim, _decorator in {
     "scope-joins-by-a-colon": JoinsByAColon,
     "scope-forgets-envelope-ids": ForgetsTheEnvelopesId,
@@ -235,5 +263,8 @@ for _claim, _decorator in {
     "scope-forwards-past-the-renaming": ForwardsPastTheRenaming,
     "scope-drops-repetitions": SortsTheBatch,
     "scope-loses-metadata": LosesTheMetadata,
+    "scope-loses-metadata-of-a-batch": LosesTheMetadataOfABatch,
+    "scope-loses-metadata-of-a-range": LosesTheMetadataOfARange,
+    "scope-sends-a-batch-by-execution": SendsABatchByExecution,
 }.items():
     wrong(_claim)(scoped_by(_decorator))

@@ -14,6 +14,7 @@ from loom_conformance.spi import (
     DuplicateSequenceError,
     EventEnvelope,
     StaleFenceError,
+    check_key,
     decode_json,
     encode_json,
 )
@@ -87,6 +88,22 @@ class CountsTokensInTheProcess(PlainStore):
             (execution_id, counters[execution_id]),
         )
         return counters[execution_id]
+
+
+@faulty("acquires-in-two-steps", load=False)
+class AcquiresInTwoSteps(PlainStore):
+    """Reads the token and writes the next one, each in a transaction of its own."""
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        self._check_open()
+        check_key("execution_id", execution_id)
+        with self._told():
+            token = (self._current(execution_id) or 0) + 1
+            with self._begun(self.connection):
+                self.connection.execute(
+                    "INSERT OR REPLACE INTO fences VALUES (?, ?)", (execution_id, token)
+                )
+        return token
 
 
 _TOKENS: dict[tuple[str, str], int | None] = {}

@@ -326,3 +326,17 @@ class RollbackTakesANeighbourAlong(SuspendingStore):
         for record in records:
             if record in undo:
                 undo.remove(record)
+
+
+@wrong_memory("counts-the-callers-list-again")
+class CountsTheCallersListAgain(MemoryEventStore):
+    """Compares its rows with the length of the caller's list once they are written."""
+
+    async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        batch = envelopes if isinstance(envelopes, list) else list(envelopes)
+        records = [self._encode(envelope) for envelope in batch]
+        self._check_open()
+        await turn()
+        self._write(records)
+        if len(records) != len(batch):
+            raise EventStoreError(f"{len(records)} rows were written, and not {len(batch)}")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from loom_backends.memory import MemoryEventStore, MemoryStorage
-from loom_conformance.spi import MAX_SEQUENCE, EventEnvelope, EventStoreError
+from loom_backends.memory import MemoryEventStore, MemoryStorage, Record
+from loom_conformance.spi import (
+    MAX_SEQUENCE,
+    EventEnvelope,
+    EventStoreError,
+    OutcomeUnknownError,
+)
 
 from .memory_base import Volume, turn, wrong_memory
 from .memory_liveness import FEW
@@ -111,3 +117,39 @@ class EveryCloseIsCounted(MemoryEventStore):
         super()._check_open()
         if self.storage.notes["users"] < 1:
             raise EventStoreError("the connection pool is closed")
+
+
+@wrong_memory("close-commits-what-is-open")
+class CloseCommitsWhatIsOpen(MemoryEventStore):
+    """Closes the connection in a transaction, which its engine takes for a commit."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._open: list[list[Record]] = []
+
+    async def append(self, envelope: EventEnvelope, /) -> None:
+        await self._row_by_row([self._encode(envelope)])
+
+    async def append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
+        await self._row_by_row([self._encode(envelope) for envelope in envelopes])
+
+    async def _row_by_row(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        transaction: list[Record] = []
+        self._open.append(transaction)
+        try:
+            for record in records:
+                transaction.append(record)
+                await turn()
+                if self.closed:
+                    raise OutcomeUnknownError("the connection was closed in the transaction")
+            self._write(transaction)
+        finally:
+            self._open = [one for one in self._open if one is not transaction]
+
+    async def close(self) -> None:
+        if not self.closed:
+            for transaction in self._open:
+                with suppress(EventStoreError):
+                    self._write(transaction)
+        await super().close()

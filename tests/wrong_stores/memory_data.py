@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timezone
 from typing import Any
 
 from loom_backends.memory import MemoryEventStore, Record, freeze, thaw
@@ -66,6 +66,27 @@ class RoundsNumbers(_Alters):
 
     def _altered(self, payload: Any) -> Any:
         return mapped(payload, lambda one: float(f"{one:.15g}") if isinstance(one, float) else one)
+
+
+@wrong_memory("line-ends-of-one-kind")
+class LineEndsOfOneKind(_Alters):
+    """Keeps text as a text file does, where a carriage return and a line feed are one end."""
+
+    def _altered(self, payload: Any) -> Any:
+        return mapped(
+            payload, lambda one: one.replace("\r\n", "\n") if isinstance(one, str) else one
+        )
+
+
+@wrong_memory("zone-by-its-class")
+class ZoneByItsClass(MemoryEventStore):
+    """Takes no zone but those of `datetime.timezone`, whatever their offset."""
+
+    def _encode(self, envelope: EventEnvelope) -> Record:
+        record = super()._encode(envelope)
+        if not isinstance(envelope.timestamp.tzinfo, timezone):
+            raise InvalidEnvelopeError(f"no timezone: {envelope.timestamp.tzinfo!r}")
+        return record
 
 
 @wrong_memory("numbers-are-doubles")

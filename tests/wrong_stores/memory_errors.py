@@ -243,3 +243,18 @@ class LoserIsToldTheVersion(SuspendingStore):
         except DuplicateSequenceError as error:
             following = self.storage.logs[error.execution_id].sequences[-1] + 1
             raise DuplicateSequenceError(error.execution_id, following) from error
+
+
+@wrong_memory("stale-names-the-first-fenced")
+class StaleNamesTheFirstFenced(MemoryEventStore):
+    """Names the first fenced execution of a batch, whichever has the stale token."""
+
+    def _write(self, records: Sequence[Record]) -> None:
+        try:
+            super()._write(records)
+        except StaleFenceError as error:
+            fences = self.storage.fences
+            named = [one.execution_id for one in records if one.execution_id in fences]
+            if not named:
+                raise
+            raise StaleFenceError(named[0], error.given, fences[named[0]]) from error

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from loom_backends.memory import MemoryEventStore, MemoryStorage, Record, freeze
+from loom_backends.memory import MemoryEventStore, MemoryStorage, Record, freeze, thaw
 from loom_conformance.spi import (
     FENCE_KEY,
     EventEnvelope,
@@ -16,7 +16,6 @@ from loom_conformance.spi import (
     StaleFenceError,
     check_envelope,
     check_key,
-    decode_json,
 )
 
 from .memory_base import KeyedStore, SuspendingStore, Volume, turn, wrong_memory
@@ -543,7 +542,7 @@ class NullTokenPasses(_Lenient):
     def _check_fence(self, record: Record) -> None:
         given: Any = record.fence
         current = self.storage.fences.get(record.execution_id)
-        if decode_json(record.metadata) == {FENCE_KEY: None}:
+        if thaw(record.metadata) == {FENCE_KEY: None}:
             return
         if type(given) is not type(current) or given != current:
             raise StaleFenceError(record.execution_id, given, current)
@@ -554,7 +553,7 @@ class TokenUnderAnyCase(MemoryEventStore):
     """Finds the token without regard to the key's case and spaces, as a header's name."""
 
     def _check_fence(self, record: Record) -> None:
-        metadata: Any = decode_json(record.metadata)
+        metadata: Any = thaw(record.metadata)
         current = self.storage.fences.get(record.execution_id)
         tokens = [value for key, value in metadata.items() if key.strip().lower() == FENCE_KEY]
         if current is None or current not in tokens:

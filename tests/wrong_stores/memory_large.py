@@ -157,8 +157,7 @@ class TransactionOfAHundred(MemoryEventStore):
         super()._write(records)
 
 
-@wrong_memory("slots-of-the-last-thousand")
-class SlotsOfTheLastThousand(Replacing):
+class SlotsOfTheLastThousandBase(Replacing):
     """Looks for a taken slot among the newest thousand of the execution, and upserts."""
 
     def _check_unique(self, records: Iterable[Record]) -> None:
@@ -173,6 +172,56 @@ class SlotsOfTheLastThousand(Replacing):
                 raise DuplicateEnvelopeIdError(record.execution_id, record.id)
             slots.add(slot)
             ids.add(record.id)
+
+
+@wrong_memory("slots-of-the-last-thousand")
+class SlotsOfTheLastThousand(SlotsOfTheLastThousandBase):
+    """Does so for every write."""
+
+
+@wrong_memory("slots-of-the-last-thousand-for-a-batch")
+class SlotsOfTheLastThousandForABatch(SlotsOfTheLastThousandBase):
+    """Looks among the newest thousand slots for a batch, and among all for one envelope."""
+
+    def _check_unique(self, records: Iterable[Record]) -> None:
+        listed = list(records)
+        if len(listed) == 1:
+            MemoryEventStore._check_unique(self, listed)
+        else:
+            super()._check_unique(listed)
+
+
+@wrong_memory("ids-of-its-own-executions-for-a-batch")
+class IdsOfItsOwnExecutionsForABatch(MemoryEventStore):
+    """Compares the ids of more than a hundred envelopes with those of their executions only."""
+
+    def _check_unique(self, records: Iterable[Record]) -> None:
+        listed = list(records)
+        if len(listed) <= 100:
+            super()._check_unique(listed)
+            return
+        everywhere = self.storage.ids
+        logs = (self.storage.logs.get(name) for name in {one.execution_id for one in listed})
+        self.storage.ids = {one.id for log in logs if log for one in log.records.values()}
+        try:
+            super()._check_unique(listed)
+        finally:
+            self.storage.ids = everywhere
+
+
+@wrong_memory("fence-of-young-executions-for-a-batch")
+class FenceOfYoungExecutionsForABatch(MemoryEventStore):
+    """Writes batches to an execution of a thousand events by a path that looks at no token."""
+
+    def _write(self, records: Sequence[Record]) -> None:
+        self._check_open()
+        for record in records:
+            log = self.storage.logs.get(record.execution_id)
+            if len(records) == 1 or log is None or len(log.sequences) < 1_000:
+                self._check_fence(record)
+        self._check_unique(records)
+        for record in records:
+            self._insert(record)
 
 
 @wrong_memory("warms-up-with-the-newest-ids")

@@ -539,3 +539,19 @@ class CompareAndSetGivesUp(SuspendingStore):
                 self.storage.notes["version"] = began + 1
                 return
         raise EventStoreError("too much contention")
+
+
+@wrong_memory("cancelled-acquires-give-back", deadline=2.0)
+class CancelledAcquiresGiveBack(MemoryEventStore):
+    """Counts the token back when an acquire is cancelled, whoever has acquired since."""
+
+    async def acquire_fence(self, execution_id: str, /) -> int:
+        token = await super().acquire_fence(execution_id)
+        try:
+            await turn()
+        except asyncio.CancelledError:
+            self.storage.fences[execution_id] -= 1
+            if not self.storage.fences[execution_id]:
+                del self.storage.fences[execution_id]
+            raise
+        return token

@@ -31,7 +31,7 @@ BY_CHANCE: Final = {
     "log-cached-in-the-process": frozenset({"FAULT-4"}),
     "postgres-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-chunked-batch": frozenset({"BATCH-5"}),
-    "sqlite-busy-is-conflict": RACES,
+    "sqlite-busy-is-conflict": RACES | {"LIVE-5"},
     "sqlite-no-patience": RACES,
     "sqlite-deferred-transaction": RACES,
     "postgres-serializable-without-retry": RACES,

@@ -8,14 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from ...lab.awaits import watching
 from ...lab.calls import Handle, Hung, Outcome, settle, told_error, told_value
 from ...lab.cancellation import bare_write, cancel_at, one_write
 from ...lab.paths import WritePath
 from ...lab.stage import Log, Stage, difference_between
 from ...lab.verdict import Inconclusive
-from ...spi import DuplicateEnvelopeIdError, DuplicateSequenceError, EventEnvelope, is_error
+from ...spi import (
+    DuplicateEnvelopeIdError,
+    DuplicateSequenceError,
+    EventEnvelope,
+    FencingEventStore,
+    is_error,
+)
 from ..case import on_every_write_path, on_write_paths, rule
 
 T = TypeVar("T")
@@ -84,6 +91,61 @@ class CancellingSuite:
                 )
             written = await handle.append(log.envelope())
             stage.returned(written, "the next write to be acknowledged")
+
+    @rule("FENCE-1")
+    async def test_tokens_grow_past_an_acquire_that_is_cancelled_as_another_begins(
+        self, stage: Stage
+    ) -> None:
+        await stage.needs("fencing")
+        leaving, staying = await stage.connect(name="leaving"), await stage.connect(name="staying")
+        log = await stage.given_log(1)
+        last = stage.given(await staying.acquire_fence(log.execution_id))
+        for place in range(1, ENOUGH_CANCELS + 1):
+            token = await _acquired_beside(stage, leaving, staying, log.execution_id, place)
+            if token is None:
+                break
+            newer = stage.given(await staying.acquire_fence(log.execution_id))
+            stage.check(
+                last < token < newer,
+                f"tokens to grow past {last} and past an acquire that was cancelled",
+                f"they were {token} and {newer}",
+            )
+            last = newer
+        newest = stage.given(await staying.acquire_fence(log.execution_id))
+        stage.check(newest > last, f"a token above {last}", f"it is {newest}")
+
+
+async def _acquired_beside(
+    stage: Stage, leaving: Handle, staying: Handle, execution_id: str, place: int
+) -> int | None:
+    """The token of an acquire that began when another came to an await and was cancelled there.
+
+    `None` where that one has no such await.
+    """
+    one, other = cast(FencingEventStore, leaving.store), cast(FencingEventStore, staying.store)
+    beside: list[asyncio.Future[int]] = []
+
+    def reached(count: int) -> None:
+        if count == place:
+            beside.append(asyncio.ensure_future(other.acquire_fence(execution_id)))
+            asyncio.get_running_loop().call_soon(cancelled.cancel)
+
+    cancelled = asyncio.ensure_future(watching(one.acquire_fence(execution_id), reached))
+    bound = stage.session.allowance("acquire_fence")
+    await asyncio.wait({cancelled}, timeout=bound)
+    stage.steps.append(f"acquire_fence cancelled at its await {place} as another began")
+    if beside:
+        await asyncio.wait(beside, timeout=bound)
+    for call in (cancelled, *beside):
+        if not call.done():
+            call.cancel()
+            raise Inconclusive("an acquire beside one that was cancelled did not settle")
+    if not beside:
+        return None
+    try:
+        return beside[0].result()
+    except Exception as error:
+        raise Inconclusive(f"an acquire beside a cancelled one → {told_error(error)}") from error
 
 
 @contextmanager

@@ -239,10 +239,13 @@ async def _as_told(
     """Check that what was told of writes that met a close is true."""
     async with stage.fresh() as reader:
         for envelopes, outcome in writes:
-            if is_error(outcome.error, OutcomeUnknownError):
-                continue
+            unknown = is_error(outcome.error, OutcomeUnknownError)
+            stored = 0
             for envelope in envelopes:
                 found = await stage.read(reader, envelope.execution_id)
+                stored += envelope in found
+                if unknown:
+                    continue
                 if outcome.ok:
                     stage.check(
                         envelope in found,
@@ -255,6 +258,11 @@ async def _as_told(
                         "a write refused during close to be absent",
                         f"{outcome.line()}, but a fresh handle reads it",
                     )
+            stage.check(
+                stored in (0, len(envelopes)),
+                "a batch that met a close to be stored whole or absent",
+                f"{outcome.line()}, and a fresh handle reads {stored} of {len(envelopes)}",
+            )
 
 
 def _long(stage: Stage) -> float:

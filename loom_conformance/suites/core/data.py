@@ -10,11 +10,12 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
-from ...lab.calls import short
+from ...lab.calls import Handle, Outcome, short
 from ...lab.paths import WritePath
 from ...lab.quarters import away_from_home
 from ...lab.stage import EPOCH, Log, Make, Stage, told_fields
 from ...lab.values import (
+    ENDS,
     ENVELOPE_IDS,
     KINDS,
     METADATA,
@@ -23,7 +24,9 @@ from ...lab.values import (
     RESERVED,
     SUBCLASSED,
     TIMESTAMPS,
+    WIDE,
     json_values,
+    longest,
     made_unique,
     metadata,
     nested,
@@ -34,7 +37,9 @@ from ...lab.values import (
 from ...spi import (
     MAX_DEPTH,
     MAX_ENVELOPE_ID,
+    MAX_EXECUTION_ID,
     MAX_JSON_BYTES,
+    MAX_KIND,
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
@@ -80,6 +85,19 @@ class DataSuite:
             stage.returned(outcome, "a value of the domain to be accepted")
             log.wrote(envelope)
         await _kept(stage, log)
+
+    @rule("DATA-1")
+    async def test_a_kind_is_a_text_like_any_other_and_ends_nothing(self, stage: Stage) -> None:
+        handle = await stage.writer()
+        usual = await _life_with(handle, Log(stage.session.fresh_id()), "K")
+        for kind in ENDS:
+            found = await _life_with(handle, Log(stage.session.fresh_id()), kind)
+            for (what, before), (_, after) in zip(usual, found, strict=True):
+                stage.check(
+                    before.ok == after.ok,
+                    f"{what} to be answered as in an execution without a {kind}",
+                    f"{after.line()}; without it: {before.line()}",
+                )
 
     @rule("DATA-1")
     async def test_an_id_that_other_systems_keep_for_themselves_is_one_like_any_other(
@@ -134,6 +152,20 @@ class DataSuite:
         await _kept(stage, log)
 
     @rule("DATA-3")
+    async def test_the_longest_names_and_the_widest_values_go_together(self, stage: Stage) -> None:
+        log = stage.log(longest(stage.session.fresh_id(), MAX_EXECUTION_ID))
+        kind = longest("", MAX_KIND)
+        for value in (None, *WIDE):
+            name = longest(stage.session.fresh_id(), MAX_ENVELOPE_ID)
+            await stage.accepted(
+                log,
+                _with(log, id=name, kind=kind, payload=value),
+                expected="an envelope of the domain to be accepted, however long its names are",
+                read_back=False,
+            )
+        await _kept(stage, log)
+
+    @rule("DATA-3")
     async def test_what_is_larger_or_deeper_is_stored_faithfully_or_refused(
         self, stage: Stage
     ) -> None:
@@ -145,6 +177,19 @@ class DataSuite:
         }
         for what, value in too_much.items():
             await _faithful_or_refused(stage, what, {"payload": value})
+
+
+async def _life_with(handle: Handle, log: Log, kind: str) -> list[tuple[str, Outcome[None]]]:
+    """What becomes of writes to an execution that has an envelope of a kind."""
+    first, second = log.envelope(0), log.envelope(1, kind=kind)
+    writes = {
+        "a first write": first,
+        "the write of it": second,
+        "a write after it": log.envelope(2),
+        "a write to a taken slot": log.envelope(0, id=f"rival-{log.execution_id}"),
+        "a write with a taken id": log.envelope(3, id=first.id),
+    }
+    return [(what, await handle.append(envelope)) for what, envelope in writes.items()]
 
 
 def _with(log: Log, **fields: Any) -> Make:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...lab.burst import burst, must_have_met
 from ...lab.calls import Handle, Outcome, told_error
 from ...lab.paths import WritePath
@@ -229,7 +231,7 @@ def _names_what_was_written(stage: Stage, target: EventEnvelope, outcome: Outcom
     _has(stage, error, wanted)
 
 
-def _has(stage: Stage, error: BaseException | None, wanted: dict[str, object]) -> None:
+def _has(stage: Stage, error: BaseException | None, wanted: Mapping[str, object]) -> None:
     for name, value in wanted.items():
         given = getattr(error, name, "(no such attribute)")
         stage.check(
@@ -257,6 +259,12 @@ async def _stale_names_its_tokens(stage: Stage) -> None:
                 outcome.error,
                 {"execution_id": log.execution_id, "given": token, "current": current},
             )
+    if await stage.offers("batch") and stage.backend.batch_scope == "store":
+        good = await stage.given_log(1, fenced=True)
+        outcome = await handle.append_batch([good.envelope(), log.envelope(token=old)])
+        if is_error(outcome.error, StaleFenceError):
+            wanted = {"execution_id": log.execution_id, "given": old, "current": current}
+            _has(stage, outcome.error, wanted)
     unfenced = await stage.given_log(1)
     envelopes, _, _ = stage.compose(unfenced, lambda s: unfenced.envelope(s, token=7))
     outcome = await stage.write(handle, envelopes)

@@ -140,6 +140,27 @@ class IdentitySuite:
             )
         await stage.holds(log)
 
+    @rule("KEY-1")
+    async def test_ids_that_look_alike_go_together_in_one_batch(self, stage: Stage) -> None:
+        await stage.needs("batch")
+        writer = await stage.writer()
+        most = stage.backend.max_batch or OLD
+        unique = stage.session.fresh_id()
+        groups = [made_unique(group, unique) for group in LOOKALIKES]
+        for group in (*groups, *bare_groups(unique)):
+            alike = Log(stage.session.fresh_id())
+            batches = [[alike.envelope(place, id=name) for place, name in enumerate(group)]]
+            if stage.backend.batch_scope == "store":
+                batches.append(
+                    [
+                        Log(name).envelope(id=f"{alike.execution_id}/{number}")
+                        for number, name in enumerate(group)
+                    ]
+                )
+            for batch in batches:
+                outcome = await writer.append_batch(batch[:most])
+                stage.returned(outcome, "a batch whose ids look alike, and are not, to be stored")
+
 
 def _rivals(logs: list[Log], one_id: str, shared: bool, sparse: bool) -> list[EventEnvelope]:
     if shared:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from ...lab.calls import Handle, Outcome, short, told_value
+from ...lab.calls import Handle, Outcome, settle, short, told_value
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage, difference_between
 from ...lab.values import DIGITS
@@ -219,6 +219,57 @@ class ReadSuite:
         await stage.holds(log)
 
     @rule("READ-5")
+    async def test_a_reader_that_waits_at_the_end_sees_what_is_written_next(
+        self, stage: Stage
+    ) -> None:
+        log = await stage.given_log(2)
+        reader = await stage.connect(name="reader")
+        ranged = await stage.offers("range")
+        for _ in range(3):
+            first = log.next
+            await _tails(reader, log, first, ranged=ranged)
+            await stage.given_more(log)
+            async with stage.fresh() as fresh:
+                wanted = await _tails(fresh, log, first, ranged=ranged)
+            found = await _tails(reader, log, first, ranged=ranged)
+            for want, have in zip(wanted, found, strict=True):
+                if want.ok:
+                    expected = f"what lies from {first} on, as a fresh handle reads it"
+                    _is_read(stage, have, stage.listed(want), expected)
+
+    @rule("READ-5")
+    async def test_a_read_shows_what_was_acknowledged_though_an_equal_one_is_under_way(
+        self, stage: Stage
+    ) -> None:
+        log = await stage.given_log(1)
+        reader, writer = await stage.connect(name="reader"), await stage.connect(name="writer")
+        for turns in range(4):
+            envelope = log.envelope()
+
+            async def look(
+                turns: int = turns, envelope: EventEnvelope = envelope
+            ) -> Sequence[EventEnvelope]:
+                early = asyncio.ensure_future(reader.store.read_from(log.execution_id))
+                try:
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    await writer.store.append(envelope)
+                    return await reader.store.read_from(log.execution_id)
+                finally:
+                    await early
+
+            call = f"{reader.name}.read_from({short(log.execution_id)}) beside an earlier one"
+            outcome = await settle(call, "read_from", look, stage.session.allowance("read_from"))
+            stage.steps.append(outcome.line())
+            log.wrote(envelope)
+            _is_read(
+                stage,
+                outcome,
+                log.envelopes,
+                "what was acknowledged to be read, though an equal read began before",
+            )
+
+    @rule("READ-5")
     async def test_no_reader_sees_a_slot_before_the_one_ahead_of_it(self, stage: Stage) -> None:
         if stage.backend.sparse_sequences:
             raise NotOffered("a later slot may be written first here")
@@ -316,8 +367,9 @@ class ReadSuite:
             envelopes, _, other = stage.compose(log, _nested(log, payload))
             before = copy.deepcopy(envelopes)
 
-            def spoil(count: int, envelopes: Sequence[EventEnvelope] = envelopes) -> None:
+            def spoil(count: int, envelopes: list[EventEnvelope] = envelopes) -> None:
                 _spoil_all(stage, envelopes, f"passed in, at await {count} of the write")
+                del envelopes[1:]
 
             # What waits is changed while it waits, and what was acknowledged is changed after it.
             outcome = await stage.watched_write(handle, envelopes, spoil)
@@ -381,6 +433,16 @@ class ReadSuite:
 
 NESTED: tuple[JsonValue, ...] = ({"list": [1, {"deep": ["x"]}]}, [1, [2], {"deep": {"x": [3]}}])
 """Payloads with lists in objects and objects in lists."""
+
+
+async def _tails(
+    reader: Handle, log: Log, first: int, *, ranged: bool
+) -> list[Outcome[Sequence[EventEnvelope]]]:
+    """What a handle reads from a sequence on, in each way that it has."""
+    found = [await reader.read_from(log.execution_id, first)]
+    if ranged:
+        found.append(await reader.read_range(log.execution_id, first, first + 5))
+    return found
 
 
 def _nested(log: Log, payload: JsonValue) -> Callable[[int], EventEnvelope]:

@@ -106,11 +106,13 @@ class SequenceSuite:
         handles = await stage.contenders(4)
         rivals_each = 1 if path.shares_flushes else 2
         rounds: list[list[Outcome[None]]] = []
-        for turn in range(stage.settings.rounds(4)):
+        for turn in range(stage.settings.rounds(5)):
             log = await stage.given_log(turn % 2)
+            equal = turn == 1
+            names = (f"{log.execution_id}-rival-{n}" for n in range(len(handles) * rivals_each))
             rivals = [
-                log.envelope(id=f"{log.execution_id}-rival-{number}", payload={"rival": number})
-                for number in range(len(handles) * rivals_each)
+                log.envelope() if equal else log.envelope(id=name, payload={"rival": name})
+                for name in names
             ]
             outcomes = await burst(
                 [
@@ -119,7 +121,7 @@ class SequenceSuite:
                 ]
             )
             rounds.append(outcomes)
-            _one_winner(stage, outcomes)
+            _one_winner(stage, outcomes, equal=equal)
             winner = next(
                 rival for rival, outcome in zip(rivals, outcomes, strict=True) if outcome.ok
             )
@@ -132,7 +134,7 @@ class SequenceSuite:
     async def test_an_envelope_is_stored_at_the_sequence_its_caller_gave(
         self, stage: Stage, path: WritePath
     ) -> None:
-        for ahead in (2, *(SEQUENCES if stage.backend.sparse_sequences else ())):
+        for ahead in (2, *SEQUENCES):
             log = await stage.given_log(1)
             far = log.envelope(log.next + ahead if ahead == 2 else ahead)
             if stage.backend.sparse_sequences:
@@ -141,15 +143,18 @@ class SequenceSuite:
                 await _stored_there_or_refused(stage, log.execution_id, far)
 
 
-def _one_winner(stage: Stage, outcomes: list[Outcome[None]]) -> None:
+def _one_winner(stage: Stage, outcomes: list[Outcome[None]], *, equal: bool) -> None:
+    writes = "writes of one and the same envelope" if equal else "writes"
     stage.check(
         sum(outcome.ok for outcome in outcomes) == 1,
-        "exactly one of the simultaneous writes to be acknowledged",
+        f"exactly one of the simultaneous {writes} to be acknowledged",
         told_answers(outcomes),
     )
+    right = (DuplicateSequenceError, *((DuplicateEnvelopeIdError,) if equal else ()))
     for outcome in outcomes:
-        if outcome.error is not None and not is_error(outcome.error, DuplicateSequenceError):
-            stage.broken("DuplicateSequenceError for each write that lost", outcome.line())
+        if outcome.error is not None and not is_error(outcome.error, *right):
+            names = " or ".join(kind.__name__ for kind in right)
+            stage.broken(f"{names} for each write that lost", outcome.line())
 
 
 async def _stored_alone(stage: Stage, execution_id: str, envelope: EventEnvelope) -> None:
