@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..contract.operations import AcquireFence, Append, Done, ReadFrom, Refused
+from ..contract.operations import Outcome as Answer
 from ..lab.calls import Handle, short
 from ..lab.faults.moments import Moment
 from ..lab.processes import Child
@@ -21,8 +22,11 @@ from ..lab.verdict import Inconclusive, NotOffered
 from ..spi import DuplicateEnvelopeIdError, DuplicateSequenceError, EventEnvelope, is_error
 from .case import rule
 
-ACQUIRES = 100
-"""How many tokens each of two processes asks for, one on the heels of the other."""
+ACQUIRES = 60
+"""How many tokens each of two processes asks for at the same time."""
+
+PAUSES = 20
+"""How often a process that acquires is stopped, wherever it is, while another acquires."""
 
 TURNS = 3
 """How often two processes write in turn."""
@@ -114,11 +118,14 @@ class ProcessSuite:
         address = await stage.own_storage()
         name = stage.session.fresh_id()
         async with stage.nursery() as nursery:
-            children = [await nursery.spawn(f"node-{number}", address) for number in range(2)]
-            for child in children:
+            one, other = [await nursery.spawn(f"node-{number}", address) for number in range(2)]
+            for child in (one, other):
                 await child.connect()
-            calls = [child.do(AcquireFence(name)) for _ in range(ACQUIRES) for child in children]
+            calls = [
+                child.do(AcquireFence(name)) for _ in range(ACQUIRES) for child in (one, other)
+            ]
             answers = await asyncio.gather(*calls)
+            answers += await _acquired_around(one, other, name)
         tokens = [told.value for told in answers if isinstance(told, Done)]
         stage.check(
             len(tokens) == len(answers),
@@ -186,6 +193,22 @@ async def _two_processes(stage: Stage) -> AsyncIterator[_Two]:
         child = await nursery.spawn("elsewhere", address)
         await child.connect()
         yield _Two(await stage.connect(address, name="here"), child)
+
+
+async def _acquired_around(one: Child, other: Child, name: str) -> list[Answer]:
+    """What a process is told that acquires all the while and is stopped again and again.
+
+    Whenever it stands still, `other` acquires too; it may have to wait for a lock that `one` holds.
+    """
+    busy = [asyncio.ensure_future(one.do(AcquireFence(name))) for _ in range(PAUSES * 10)]
+    beside: list[asyncio.Future[Answer]] = []
+    for _ in range(PAUSES):
+        if busy[-1].done() or not await one.pause():
+            break
+        beside.append(asyncio.ensure_future(other.do(AcquireFence(name))))
+        await asyncio.wait(beside[-1:], timeout=PAUSE / 6)
+        one.resume()
+    return list(await asyncio.gather(*busy, *beside))
 
 
 async def _stopped_at(stage: Stage, handle: Handle, child: Child, place: int) -> bool:

@@ -226,7 +226,7 @@ def test_a_terminated_check_tells_what_it_saw_and_certifies_nothing(folder: Path
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "loom_conformance", "check", "slow:Slow", "--deadline", "60"),
-            *("--rule", "RANGE-1", "--rule", "FENCE-1", "--report", "report.json"),
+            *("--rule", "RANGE-1", "--rule", "FENCE-2", "--report", "report.json"),
             *("--report", "certificate.json", "--report", "badge.svg"),
         ],
         cwd=folder,

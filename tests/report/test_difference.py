@@ -31,9 +31,10 @@ def test_every_outcome_has_its_rank() -> None:
     assert set(BEST_FIRST) == set(Outcome)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), list(itertools.combinations([one.value for one in BEST_FIRST], 2))
-)
+JUDGED = [one.value for one in BEST_FIRST if one is not Outcome.NOT_RUN]
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.combinations(JUDGED, 2)))
 def test_a_change_has_one_direction(before: str, after: str) -> None:
     old, new = with_outcome("SEQ-1", before), with_outcome("SEQ-1", after)
     (change,) = changes(old, new)
@@ -41,6 +42,13 @@ def test_a_change_has_one_direction(before: str, after: str) -> None:
     assert (change.worse, change.better) == (True, False)
     (back,) = changes(new, old)
     assert (back.worse, back.better) == (False, True)
+
+
+@pytest.mark.parametrize("before", JUDGED)
+def test_to_leave_a_rule_out_is_worse_where_it_held_and_never_better(before: str) -> None:
+    (change,) = changes(with_outcome("SEQ-1", before), with_outcome("SEQ-1", "not run"))
+    assert change.worse == (before in ("passed", "advice"))
+    assert not change.better
 
 
 def test_a_path_that_changed_within_a_rule_is_told() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import ClassVar
 
 from loom_conformance.spi import (
@@ -92,17 +95,28 @@ class CountsTokensInTheProcess(PlainStore):
 
 @faulty("acquires-in-two-steps", load=False)
 class AcquiresInTwoSteps(PlainStore):
-    """Reads the token and writes the next one, each in a transaction of its own."""
+    """Keeps the token in a file of its own, which it reads and then replaces, under no lock."""
+
+    def _file(self, execution_id: str) -> Path:
+        return Path(f"{self.path}-{hashlib.sha256(execution_id.encode()).hexdigest()}")
+
+    def _current(self, execution_id: str) -> int | None:
+        try:
+            return int(self._file(execution_id).read_text())
+        except FileNotFoundError:
+            return None
 
     async def acquire_fence(self, execution_id: str, /) -> int:
         self._check_open()
         check_key("execution_id", execution_id)
-        with self._told():
-            token = (self._current(execution_id) or 0) + 1
-            with self._begun(self.connection):
-                self.connection.execute(
-                    "INSERT OR REPLACE INTO fences VALUES (?, ?)", (execution_id, token)
-                )
+        token = (self._current(execution_id) or 0) + 1
+        file = self._file(execution_id)
+        partial = file.with_suffix(f".{os.getpid()}")
+        with partial.open("w") as new:
+            new.write(str(token))
+            new.flush()
+            os.fsync(new.fileno())
+        partial.replace(file)
         return token
 
 
