@@ -31,13 +31,15 @@ BY_CHANCE: Final = {
     "log-cached-in-the-process": frozenset({"FAULT-4"}),
     "postgres-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-chunked-batch": frozenset({"BATCH-5"}),
+    "sqlite-left-open": frozenset({"APPEND-1"}),
     "sqlite-busy-is-conflict": RACES | {"LIVE-5"},
     "sqlite-no-patience": RACES,
     "sqlite-deferred-transaction": RACES,
     "postgres-serializable-without-retry": RACES,
 }
 """Rules that a store breaks on a real database where a process is killed, a read made or a lock
-held in the right moment, so that a run may miss it. Each breaks another rule in every run."""
+held in the right moment, or where Hypothesis draws the right values, which it does by the modules
+that are loaded: a run may miss it. Each breaks another rule in every run."""
 
 IN_MEMORY: Final = ("memory", "decorators")
 """The kinds of stores that are judged by all rules in a moment."""
@@ -75,7 +77,7 @@ def test_wrong_store_breaks_exactly_what_its_claim_says(
         verdict.breaks |= judge(subject, only=missed, seed=SEED + 1).breaks
     assert {kind: set(rules) - chance for kind, rules in verdict.sets().items()} == {
         "breaks": claim.breaks - chance,
-        "inconclusive": claim.inconclusive,
+        "inconclusive": claim.inconclusive - chance,
         "advice": claim.advice,
     }
 
