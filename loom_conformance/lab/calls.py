@@ -256,11 +256,11 @@ AT_SIGHT: Final = 30
 
 def short(value: object) -> str:
     """A value as text, cut in the middle; never raises."""
-    if type(value) is int or (type(value) is str and len(value) <= AT_SIGHT):
-        text = repr(value)
-        if len(text) <= _reprs.maxlong:
-            return text
     try:
+        if type(value) is int or (type(value) is str and len(value) <= AT_SIGHT):
+            text = repr(value)
+            if len(text) <= _reprs.maxlong:
+                return text
         return _reprs.repr(value)
     except Exception as error:  # noqa: BLE001 - a value under test may do anything when printed
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
