@@ -134,13 +134,12 @@ def run(options: argparse.Namespace) -> int:
         return USAGE if ending.usage else COULD_NOT_RUN
     reports = [document(found, key) for key in found.subjects]
     _show(reports)
-    paths = [path for path in options.report if not ending.stopped or not certifies(path)]
-    for path in dict.fromkeys(options.report):
-        if path not in paths:
-            say(
-                complaints,
-                [f"{path} is not written, since the run was {ending.stopped}"],
-            )
+    held_back = [path for path in options.report if ending.stopped and certifies(path)]
+    say(
+        complaints,
+        [f"{path} is not written, since the run was {ending.stopped}" for path in held_back],
+    )
+    paths = [path for path in options.report if path not in held_back]
     if reports and not _written(reports, paths):
         return COULD_NOT_RUN
     if ending.threads:

@@ -157,7 +157,8 @@ def _together(work: list[Work]) -> Ending:
     stopped = ""
     while work and not stopped:
         try:
-            if not _turn(work, endings):
+            _turn(work, endings)
+            if work:
                 time.sleep(POLL)
         except KeyboardInterrupt as stop:
             stopped = "terminated" if isinstance(stop, _Terminated) else "interrupted"
@@ -173,20 +174,18 @@ def _together(work: list[Work]) -> Ending:
     )
 
 
-def _turn(work: list[Work], endings: list[Ending]) -> bool:
-    """Let each of them go on; whether one had news."""
-    busy = False
+def _turn(work: list[Work], endings: list[Ending]) -> None:
+    """Let each of them take what is new."""
     for one in list(work):
         try:
-            busy |= next(one)
+            next(one)
         except StopIteration as over:
             work.remove(one)
             endings.append(over.value)
-    return busy
 
 
-Work: TypeAlias = Generator[bool, None, Ending]
-"""A supervisor at work: it yields whether there was news, and returns how it ended."""
+Work: TypeAlias = Generator[None, None, Ending]
+"""A supervisor at work: it yields whenever there is nothing new, and returns how it ended."""
 
 
 class _Terminated(KeyboardInterrupt):
@@ -224,7 +223,7 @@ class _Supervisor:
         self.children = 0
 
     def go(self) -> Work:
-        """Have the suites run; whether there was news is yielded at each look."""
+        """Have the suites run, and yield whenever there is nothing new."""
         (self.folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
         while True:
             child = _Child(self.request, self.folder, self.skip, self.children)
@@ -232,9 +231,10 @@ class _Supervisor:
             try:
                 with child.running():
                     for event in child.events(self.request.stall):
-                        if event is not None:
+                        if event is None:
+                            yield
+                        else:
                             self._take(event)
-                        yield event is not None
             except KeyboardInterrupt:
                 for event in child.unheard():
                     self._take(event)

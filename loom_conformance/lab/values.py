@@ -154,6 +154,12 @@ def made_unique(group: tuple[str, ...], unique: str, longest: int = MAX_EXECUTIO
     return [f"{unique}|{name[excess:]}" for name in group]
 
 
+def alike(unique: str, most: int = MAX_EXECUTION_ID) -> list[list[str]]:
+    """All groups of ids that look alike, of `most` characters at most, unique to their user."""
+    groups = [made_unique(group, unique, most) for group in LOOKALIKES]
+    return [*groups, *map(list, bare_groups(unique))]
+
+
 TEXTS: Final[tuple[str, ...]] = (
     "",
     " ",
@@ -225,6 +231,13 @@ PAYLOADS: Final[tuple[JsonValue, ...]] = (
     *TEXTS,
     *NUMBERS,
 )
+
+WIDE: Final[tuple[JsonValue, ...]] = (
+    {f"field-{number}": number for number in range(5_000)},
+    [0] * 70_000,
+    [{"a": {"b": number}} for number in range(2_000)],
+)
+"""Values with more members than somebody's index, counter or document takes."""
 
 METADATA: Final[tuple[dict[str, JsonValue], ...]] = (
     {},
@@ -318,14 +331,6 @@ def nested(depth: int) -> JsonValue:
     for level in range(depth):
         value = [value] if level % 2 else {"d": value}
     return value
-
-
-WIDE: Final[tuple[JsonValue, ...]] = (
-    {f"field-{number}": number for number in range(5_000)},
-    [0] * 70_000,
-    [{"a": {"b": number}} for number in range(2_000)],
-)
-"""Values with more members than somebody's index, counter or document takes."""
 
 
 def longest(unique: str, length: int) -> str:

@@ -11,7 +11,7 @@ from ..lab.burst import burst, must_have_met
 from ..lab.calls import Handle, Outcome, settle, short, told_value
 from ..lab.paths import WritePath
 from ..lab.stage import Log, Stage
-from ..lab.values import ENDS, LOOKALIKES, NOT_TOKENS, bare_groups, made_unique
+from ..lab.values import ENDS, NOT_TOKENS, alike
 from ..lab.verdict import NotOffered
 from ..spi import (
     FENCE_KEY,
@@ -181,9 +181,8 @@ class FencingSuite:
         await stage.needs("fencing")
         writer = await stage.writer()
         unique = stage.session.fresh_id()
-        groups = [made_unique(group, unique) for group in LOOKALIKES]
         ids = (f"{unique}/{number}" for number in itertools.count())
-        for group in (*groups, *bare_groups(unique)):
+        for group in alike(unique):
             fenced, *others = (Log(name) for name in group)
             first = fenced.envelope(id=next(ids))
             stage.given(await writer.append(first))

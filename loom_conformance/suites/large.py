@@ -7,7 +7,8 @@ items of a transaction, the size of a cache or of a page, the width of a column.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ..lab.calls import Handle, settle
@@ -70,31 +71,25 @@ class LargeSuite:
     async def test_a_large_value_that_is_refused_replaces_none_at_its_slot(
         self, stage: Stage
     ) -> None:
-        log = await _given_heavy(stage)
-        await _refused_both_ways(
+        await _replaces_nothing(
             stage,
-            await stage.connect(name="rival"),
-            log,
-            lambda _: log.envelope(0, id=f"rival-{log.execution_id}", payload="y" * HEAVY),
+            lambda log, _: log.envelope(0, id=f"rival-{log.execution_id}", payload="y" * HEAVY),
             DuplicateSequenceError,
             "slot 0 of 1",
         )
-        await stage.holds(log, expected="a refused write to leave no trace")
 
     @rule("ID-1")
     async def test_a_large_value_that_is_refused_replaces_none_of_its_id(
         self, stage: Stage
     ) -> None:
-        log = await _given_heavy(stage)
-        await _refused_both_ways(
+        await _replaces_nothing(
             stage,
-            await stage.connect(name="rival"),
-            log,
-            lambda sequence: log.envelope(sequence, id=log.envelopes[0].id, payload="y" * HEAVY),
+            lambda log, sequence: log.envelope(
+                sequence, id=log.envelopes[0].id, payload="y" * HEAVY
+            ),
             DuplicateEnvelopeIdError,
             "the first envelope's id",
         )
-        await stage.holds(log, expected="a refused write to leave no trace")
 
     @rule("ID-2")
     async def test_a_handle_that_opens_late_knows_the_old_ids(self, stage: Stage) -> None:
@@ -340,11 +335,16 @@ class LargeSuite:
         await refused_whole(stage, batch, log, StaleFenceError, patience=PATIENCE)
 
 
-async def _given_heavy(stage: Stage) -> Log:
-    """An execution of one large value, as a store may put it aside.
+async def _replaces_nothing(
+    stage: Stage,
+    make: Callable[[Log, int], EventEnvelope],
+    error: type[EventStoreError],
+    what: str,
+) -> None:
+    """Check that a large value which is refused leaves alone the one that is stored.
 
     Raises:
-        Inconclusive: it is not kept as it was written, which is for DATA-3 to say.
+        Inconclusive: that one is not kept as it was written, which is for DATA-3 to say.
     """
     log = Log(stage.session.fresh_id())
     first = log.envelope(payload="x" * HEAVY)
@@ -354,7 +354,9 @@ async def _given_heavy(stage: Stage) -> Log:
         raise Inconclusive("set-up failed: a large value is not kept as it was written")
     log.wrote(first)
     stage.logs.append(log)
-    return log
+    rival = await stage.connect(name="rival")
+    await _refused_both_ways(stage, rival, log, partial(make, log), error, what)
+    await stage.holds(log, expected="a refused write to leave no trace")
 
 
 async def _refused_both_ways(

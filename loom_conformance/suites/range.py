@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..lab.calls import short
 from ..lab.stage import Stage, difference_between
-from ..lab.values import LOOKALIKES, bare_groups, made_unique
+from ..lab.values import alike
 from ..lab.verdict import NotOffered
 from ..spi import MAX_SEQUENCE, is_error
 from .case import rule
@@ -118,9 +118,7 @@ class RangeSuite:
         await stage.needs("range")
         writer = await stage.writer()
         unique = stage.session.fresh_id()
-        names = [name for group in LOOKALIKES for name in made_unique(group, unique)]
-        names += [name for group in bare_groups(unique) for name in group]
-        logs = [stage.log(name) for name in names]
+        logs = [stage.log(name) for group in alike(unique) for name in group]
         for number, log in enumerate(logs):
             envelope = log.envelope(id=f"{unique}/{number}")
             stage.given(await writer.append(envelope))

@@ -157,7 +157,8 @@ class TransactionOfAHundred(MemoryEventStore):
         super()._write(records)
 
 
-class SlotsOfTheLastThousandBase(Replacing):
+@wrong_memory("slots-of-the-last-thousand")
+class SlotsOfTheLastThousand(Replacing):
     """Looks for a taken slot among the newest thousand of the execution, and upserts."""
 
     def _check_unique(self, records: Iterable[Record]) -> None:
@@ -174,13 +175,8 @@ class SlotsOfTheLastThousandBase(Replacing):
             ids.add(record.id)
 
 
-@wrong_memory("slots-of-the-last-thousand")
-class SlotsOfTheLastThousand(SlotsOfTheLastThousandBase):
-    """Does so for every write."""
-
-
 @wrong_memory("slots-of-the-last-thousand-for-a-batch")
-class SlotsOfTheLastThousandForABatch(SlotsOfTheLastThousandBase):
+class SlotsOfTheLastThousandForABatch(SlotsOfTheLastThousand):
     """Looks among the newest thousand slots for a batch, and among all for one envelope."""
 
     def _check_unique(self, records: Iterable[Record]) -> None:

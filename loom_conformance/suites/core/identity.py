@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 from ...lab.burst import burst, must_have_met
 from ...lab.calls import Outcome, short, told_answers
 from ...lab.paths import WritePath
 from ...lab.stage import EPOCH, Log, Stage
-from ...lab.values import LOOKALIKES, bare_groups, made_unique
+from ...lab.values import alike
 from ...spi import MAX_ENVELOPE_ID, DuplicateEnvelopeIdError, EventEnvelope, is_error
 from ..case import on_every_write_path, rule
 
@@ -98,9 +100,7 @@ class IdentitySuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         unique = stage.session.fresh_id()
-        names = [name for group in LOOKALIKES for name in made_unique(group, unique)]
-        names += [name for group in bare_groups(unique) for name in group]
-        logs = [stage.log(name) for name in names]
+        logs = [stage.log(name) for group in alike(unique) for name in group]
         for number, log in enumerate(logs):
             await stage.accepted(
                 log,
@@ -125,13 +125,8 @@ class IdentitySuite:
         self, stage: Stage, path: WritePath
     ) -> None:
         log = stage.log()
-        names = [
-            name
-            for group in LOOKALIKES
-            for name in made_unique(group, log.execution_id, MAX_ENVELOPE_ID)
-        ]
-        names += [name for group in bare_groups(log.execution_id) for name in group]
-        for name in names:
+        groups = alike(log.execution_id, MAX_ENVELOPE_ID)
+        for name in itertools.chain.from_iterable(groups):
             await stage.accepted(
                 log,
                 lambda sequence, name=name: log.envelope(sequence, id=name),  # type: ignore[misc]
@@ -145,15 +140,13 @@ class IdentitySuite:
         await stage.needs("batch")
         writer = await stage.writer()
         most = stage.backend.max_batch or OLD
-        unique = stage.session.fresh_id()
-        groups = [made_unique(group, unique) for group in LOOKALIKES]
-        for group in (*groups, *bare_groups(unique)):
-            alike = Log(stage.session.fresh_id())
-            batches = [[alike.envelope(place, id=name) for place, name in enumerate(group)]]
+        for group in alike(stage.session.fresh_id()):
+            one = Log(stage.session.fresh_id())
+            batches = [[one.envelope(place, id=name) for place, name in enumerate(group)]]
             if stage.backend.batch_scope == "store":
                 batches.append(
                     [
-                        Log(name).envelope(id=f"{alike.execution_id}/{number}")
+                        Log(name).envelope(id=f"{one.execution_id}/{number}")
                         for number, name in enumerate(group)
                     ]
                 )
