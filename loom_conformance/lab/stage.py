@@ -126,8 +126,11 @@ class Stage:
         self._storages.append(address)
         return address
 
-    async def remove(self, address: str) -> None:
-        """Destroy a storage of this test's own before its end."""
+    async def remove(self, address: str, *handles: Handle) -> None:
+        """Destroy a storage of this test's own, and close its handles, before the test's end."""
+        for handle in handles:
+            self._opened.remove(handle)
+            await self.session.discard(handle)
         self._storages.remove(address)
         await self.session.destroy(address)
 

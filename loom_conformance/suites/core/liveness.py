@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from ...interleave.standstill import Standstill
 from ...lab.burst import burst, must_have_met
-from ...lab.calls import Outcome, settle
+from ...lab.calls import Handle, Outcome, settle
 from ...lab.paths import WritePath
 from ...lab.stage import Log, Stage
 from ...lab.verdict import NotOffered
@@ -17,6 +20,12 @@ from ..case import on_every_write_path, on_write_paths, rule
 CALLERS = 40
 CROWDS = ((1, 40), (8, 64))
 """Handles, and how many calls are made on them at once."""
+
+PAUSE = 0.3
+"""Seconds for a connect beside one that stands still, if nothing is in its way."""
+
+PAUSED = 3.0
+"""Seconds after which no further place of a connect is tried."""
 
 
 class LivenessSuite:
@@ -57,25 +66,38 @@ class LivenessSuite:
         if not stage.backend.sets_up_on_connect:
             raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
         rounds: list[list[Outcome[Any]]] = []
-        for _ in range(stage.settings.rounds(6)):
+        for _ in range(stage.settings.rounds(4)):
             address = await stage.own_storage()
             outcomes = await burst([_connecting(stage, address) for _ in range(4)])
             rounds.append(outcomes)
-            stage.steps += [f"{one.call} → a handle" if one.ok else one.line() for one in outcomes]
-            for outcome in outcomes:
-                stage.returned(outcome, "every simultaneous connect to a fresh storage to succeed")
-            handles = [
-                stage.adopt(stage.given(outcome), f"h{number}")
-                for number, outcome in enumerate(outcomes)
-            ]
-            log = Log(stage.session.fresh_id())
-            for handle in handles:
-                envelope = log.envelope()
-                stage.returned(await handle.append(envelope), "each of the handles to work")
-                log.wrote(envelope)
-            async with stage.fresh(address) as reader:
-                await stage.holds(log, handle=reader)
+            await _all_opened(stage, address, outcomes)
         must_have_met(rounds)
+
+    @rule("LIVE-5")
+    async def test_a_handle_opens_a_fresh_storage_that_another_has_half_set_up(
+        self, stage: Stage
+    ) -> None:
+        if not stage.backend.sets_up_on_connect:
+            raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
+        began = time.monotonic()
+        for place in itertools.count(1):
+            address = await stage.own_storage()
+            standstill = Standstill(place)
+            slow = asyncio.ensure_future(_connecting(stage, address, standstill)())
+            stands = asyncio.ensure_future(standstill.stands.wait())
+            await asyncio.wait({slow, stands}, return_when=asyncio.FIRST_COMPLETED)
+            stood = stands.done()
+            stands.cancel()
+            if stood:
+                stage.steps.append(f"a connect stands still after {place} of its awaits")
+            quick = asyncio.ensure_future(_connecting(stage, address)())
+            # It may have to wait for a lock that the other holds.
+            await asyncio.wait({quick}, timeout=PAUSE)
+            standstill.go_on()
+            handles = await _all_opened(stage, address, [await quick, await slow])
+            if not stood or time.monotonic() - began > PAUSED:
+                return
+            await stage.remove(address, *handles)
 
     @rule("LIVE-6")
     @on_every_write_path
@@ -215,11 +237,34 @@ class LivenessSuite:
             await stage.holds(log, handle=reader)
 
 
-def _connecting(stage: Stage, address: str) -> Callable[[], Awaitable[Outcome[Any]]]:
+def _connecting(
+    stage: Stage, address: str, standstill: Standstill | None = None
+) -> Callable[[], Awaitable[Outcome[Any]]]:
     seconds = stage.settings.deadline * 3
-    return lambda: settle(
-        f"connect({address!r:.40})", "connect", lambda: stage.backend.connect(address), seconds
-    )
+
+    def start() -> Awaitable[Any]:
+        return stage.backend.connect(address)
+
+    led = start if standstill is None else lambda: standstill.lead(start)
+    return lambda: settle(f"connect({address!r:.40})", "connect", led, seconds)
+
+
+async def _all_opened(stage: Stage, address: str, outcomes: Sequence[Outcome[Any]]) -> list[Handle]:
+    """Check that every connect gave a handle, and that each of them works."""
+    stage.steps += [f"{one.call} → a handle" if one.ok else one.line() for one in outcomes]
+    for outcome in outcomes:
+        stage.returned(outcome, "every simultaneous connect to a fresh storage to succeed")
+    handles = [
+        stage.adopt(stage.given(outcome), f"h{number}") for number, outcome in enumerate(outcomes)
+    ]
+    log = Log(stage.session.fresh_id())
+    for handle in handles:
+        envelope = log.envelope()
+        stage.returned(await handle.append(envelope), "each of the handles to work")
+        log.wrote(envelope)
+    async with stage.fresh(address) as reader:
+        await stage.holds(log, handle=reader)
+    return handles
 
 
 def _apart(stage: Stage, count: int) -> list[EventEnvelope]:
