@@ -21,7 +21,7 @@ CALLERS = 40
 CROWDS = ((1, 40), (8, 64))
 """Handles, and how many calls are made on them at once."""
 
-PAUSE = 0.3
+PAUSE = 1.0
 """Seconds for a connect beside one that stands still, if nothing is in its way."""
 
 PAUSED = 3.0
