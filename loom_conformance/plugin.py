@@ -6,6 +6,7 @@ It does nothing in a project without tests of the kit, and imports no suite.
 from __future__ import annotations
 
 import difflib
+import gc
 import sys
 import time
 import warnings
@@ -164,6 +165,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if not recorder.worker:
             recorder.introduce(session.items)
             recorder.beat()
+    if _one(session.config, "stream"):
+        # A process of the kit's own: what it holds by now stays, and need not be gone through by
+        # every collection.
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

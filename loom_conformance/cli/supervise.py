@@ -51,7 +51,7 @@ MOST_FUTILE: Final = 20
 
 SHARES: Final = (
     (),
-    (("races", "durability", "faults", "fencing"),),
+    (("races", "durability", "faults", "coalescing", "scoping", "leases", "range"),),
     (("races",), ("durability", "faults", "fencing", "batch", "coalescing", "scoping", "leases")),
 )
 """By how many processes there are besides the one that takes what is left over: the profiles of

@@ -34,6 +34,11 @@ class WritePath:
         """Whether simultaneous writes on one handle may share one fate (COAL-2)."""
         return self.coalesced and not self.batch
 
+    @property
+    def stands_for_others(self) -> bool:
+        """Whether the others of its kind differ from it by their company in a batch only."""
+        return self.place == ("middle" if self.batch else "alone")
+
     def __str__(self) -> str:
         return self.name
 

@@ -41,19 +41,103 @@ class ChildDied(ChildFailed):
     """A child ended before it answered."""
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Wait for the nursery, which returns from `main` with its socket gone; do not trust it to.
+def _child_process(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the module that forks, at the other end of a socket.
 
-    A task that is cancelled here, since its test took too long, leaves no process behind.
+    It is no process of the event loop, since it may outlive the loop that it was started on.
     """
-    try:
-        async with asyncio.timeout(5):
-            await process.wait()
-    except (TimeoutError, asyncio.CancelledError) as error:
-        process.kill()
-        await process.wait()
-        if isinstance(error, asyncio.CancelledError):
+    return subprocess.Popen(
+        [sys.executable, "-m", "loom_conformance.lab.child", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
+class Forker:
+    """A process that has loaded a backend once, and forks children of itself when it is asked to.
+
+    It serves any number of nurseries, one after the other.
+
+    Args:
+        backend: the backend's class.
+
+    Raises:
+        UnreachableBackendError: the class cannot be loaded by another process.
+    """
+
+    def __init__(self, backend: type[Backend]) -> None:
+        self._ref = BackendRef.of(backend)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._lock = asyncio.Lock()
+
+    async def start(self, patience: float) -> None:
+        """Start it, and have it load the backend.
+
+        Raises:
+            ChildFailed: it could not.
+        """
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            self._process = _child_process(theirs)
+        self._socket = ours
+        try:
+            order = {"do": "load", "path": sys.path, "backend": self._ref.to_json()}
+            await self.ask(order, patience)
+        except BaseException:
+            await self.end()
             raise
+
+    async def ask(
+        self, told: Mapping[str, Any], patience: float, fd: int | None = None
+    ) -> dict[str, Any]:
+        """Have it do something, and wait `patience` seconds at most.
+
+        Raises:
+            ChildFailed: it could not.
+        """
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        async with self._lock, asyncio.timeout(patience):
+            data = json.dumps(told).encode() + b"\n"
+            # The socket is empty and the message short, so that it is sent in one piece.
+            socket.send_fds(self._socket, [data], [] if fd is None else [fd])
+            line = b""
+            while not line.endswith(b"\n"):
+                piece = await loop.sock_recv(self._socket, 1 << 16)
+                if not piece:
+                    raise ChildDied("the process that makes the children ended; see its stderr")
+                line += piece
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise ChildFailed(answer["failed"])
+        return answer
+
+    async def end(self) -> None:
+        """Let it go away, which it does when its socket closes; do not trust it to."""
+        process = self._process
+        if self._socket is not None:
+            self._socket.close()
+        if process is None:
+            return
+        try:
+            for _ in range(2500):
+                if process.poll() is not None:
+                    break
+                await asyncio.sleep(0.002)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it, if it is there: nobody waits for it any more."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 class Nursery:
@@ -63,39 +147,29 @@ class Nursery:
         backend: the backend's class.
         folder: where the children's histories are written.
         patience: seconds to wait for a child to answer anything but a call or a load.
+        forker: the process that forks them; one of its own by default.
 
     Raises:
         UnreachableBackendError: the class cannot be loaded by another process.
     """
 
-    def __init__(self, backend: type[Backend], folder: Path, patience: float = 60.0) -> None:
+    def __init__(
+        self,
+        backend: type[Backend],
+        folder: Path,
+        patience: float = 60.0,
+        forker: Forker | None = None,
+    ) -> None:
         self.backend = backend
         self.folder = folder
         self.patience = patience
         self.children: list[Child] = []
-        self._ref = BackendRef.of(backend)
-        self._process: asyncio.subprocess.Process | None = None
-        self._socket: socket.socket | None = None
-        self._lock = asyncio.Lock()
+        self._own = forker is None
+        self._forker = Forker(backend) if forker is None else forker
 
     async def __aenter__(self) -> Self:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "loom_conformance.lab.child", str(theirs.fileno())),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        self._socket = ours
-        try:
-            await self._ask({"do": "load", "path": sys.path, "backend": self._ref.to_json()})
-        except BaseException:
-            await self.__aexit__()
-            raise
+        if self._own:
+            await self._forker.start(self.patience)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -103,10 +177,8 @@ class Nursery:
             for child in self.children:
                 await child.discard()
         finally:
-            if self._socket is not None:
-                self._socket.close()
-            if self._process is not None:
-                await _ended(self._process)
+            if self._own:
+                await self._forker.end()
 
     async def spawn(
         self, name: str, address: str, *, limits: Mapping[str, Any] | None = None
@@ -129,7 +201,7 @@ class Nursery:
             "limits": dict(limits or {}),
         }
         with theirs:
-            pid = (await self._ask(order, theirs.fileno()))["pid"]
+            pid = (await self._forker.ask(order, self.patience, theirs.fileno()))["pid"]
         child = Child(self, name, pid, history)
         await child.open(ours)
         self.children.append(child)
@@ -138,28 +210,11 @@ class Nursery:
     async def wait(self, pid: int) -> int:
         """The raw wait status of a child once it has ended or stopped."""
         while True:
-            status: int | None = (await self._ask({"do": "wait", "pid": pid}))["status"]
+            order = {"do": "wait", "pid": pid}
+            status: int | None = (await self._forker.ask(order, self.patience))["status"]
             if status is not None:
                 return status
             await asyncio.sleep(0.002)
-
-    async def _ask(self, told: Mapping[str, Any], fd: int | None = None) -> dict[str, Any]:
-        assert self._socket is not None
-        loop = asyncio.get_running_loop()
-        async with self._lock, asyncio.timeout(self.patience):
-            data = json.dumps(told).encode() + b"\n"
-            # The socket is empty and the message short, so that it is sent in one piece.
-            socket.send_fds(self._socket, [data], [] if fd is None else [fd])
-            line = b""
-            while not line.endswith(b"\n"):
-                piece = await loop.sock_recv(self._socket, 1 << 16)
-                if not piece:
-                    raise ChildDied("the process that makes the children ended; see its stderr")
-                line += piece
-        answer: dict[str, Any] = json.loads(line)
-        if "failed" in answer:
-            raise ChildFailed(answer["failed"])
-        return answer
 
 
 class Child:

@@ -21,6 +21,7 @@ from .admission import AdmissionError, check_address, check_declarations, check_
 from .calls import BULKY, Handle, Hung, Outcome, settle, short, told_error
 from .loop import BoundedLoop, LoopLost
 from .paths import APPEND, WritePath
+from .processes import Forker
 from .settings import Settings
 from .stage import Stage
 from .verdict import (
@@ -34,10 +35,16 @@ from .verdict import (
 
 T = TypeVar("T")
 
+_OBSERVER = -1
+"""The number of the handle that only reads, where nodes that write are counted from 0."""
+
 SET_UP_FACTOR = 6
 """How many deadlines the making of a storage may take, or the start of a server."""
 
 TRIES_BEFORE_GIVING_UP = 3
+
+FORKER_PATIENCE = 60.0
+"""Seconds for another process to load the backend."""
 
 
 Body = Callable[[Stage], Coroutine[Any, Any, None]]
@@ -61,6 +68,7 @@ class Session:
         self._started = False
         self._refusal: str | None = None
         self._storage: str | None = None
+        self._forker: Forker | None = None
         self._writers: dict[tuple[bool, int], EventStore] = {}
         self._hung: Counter[str] = Counter()
         self._hung_in: set[tuple[str, str]] = set()
@@ -127,6 +135,9 @@ class Session:
             return self._loop.run(work)
         except LoopLost as error:
             self._forget()
+            if self._forker is not None:
+                self._forker.kill()
+                self._forker = None
             raise Inconclusive(f"{error}; see LIVE-1", self._live_1(stage, str(error))) from None
 
     async def _play(self, stage: Stage, body: Body) -> None:
@@ -246,6 +257,28 @@ class Session:
             self._writers[key] = store
         return self._writers[key]
 
+    async def observer(self) -> EventStore:
+        """A shared store object that writes nothing."""
+        return await self.writer(APPEND, _OBSERVER)
+
+    async def forker(self) -> Forker:
+        """The process that forks this session's children; started when the first is wanted.
+
+        Raises:
+            UnreachableBackendError, ChildFailed: no other process can use the backend.
+        """
+        if self._forker is None:
+            forker = Forker(type(self.backend))
+            await forker.start(FORKER_PATIENCE)
+            self._forker = forker
+        return self._forker
+
+    async def end_forker(self) -> None:
+        """Give up the process that forks children: it may be in the middle of something."""
+        forker, self._forker = self._forker, None
+        if forker is not None:
+            await forker.end()
+
     def coalesce(self, store: EventStore, max_linger: float, max_batch: int) -> EventStore:
         """The store behind the backend's own coalescing decorator, or the kit's."""
         if isinstance(self.backend, Coalescing):
@@ -354,5 +387,6 @@ class Session:
         self._loop.close()
 
     async def _stop(self) -> None:
+        await self.end_forker()
         await self._cleaned("stop", self.backend.stop)
         await asyncio.sleep(0)

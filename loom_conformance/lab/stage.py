@@ -111,7 +111,6 @@ class Stage:
         self.logs: list[Log] = []
         self._opened: list[Handle] = []
         self._storages: list[str] = []
-        self._observer: Handle | None = None
         self._checked: dict[Log, None] = {}
 
     # --- handles and storages ---
@@ -191,14 +190,15 @@ class Stage:
             await self.session.discard(handle)
 
     async def observer(self) -> Handle:
-        """This test's own reader: a handle that writes nothing, opened once."""
-        if self._observer is None:
-            self._observer = await self.connect(name="observer")
-        return self._observer
+        """The session's reader: a handle that writes nothing."""
+        return Handle(await self.session.observer(), "observer", self.steps, self.session)
 
     async def verify(self) -> None:
-        """Check once more, on a fresh handle, every log that was checked on the observer."""
-        if self._checked:
+        """Check once more, on a fresh handle, every log that was checked on the observer.
+
+        That is the same for all paths of a kind, and so it is done on one of each.
+        """
+        if self._checked and (self.path is None or self.path.stands_for_others):
             async with self.fresh() as reader:
                 await self._holds(reader, list(self._checked), "")
 
@@ -242,9 +242,14 @@ class Stage:
         self.needs_to_outlive_processes()
         with tempfile.TemporaryDirectory(prefix="loom-") as folder:
             try:
-                async with Nursery(type(self.backend), Path(folder)) as nursery:
+                forker = await self.session.forker()
+                backend = type(self.backend)
+                async with Nursery(backend, Path(folder), forker=forker) as nursery:
                     yield nursery
-            except (UnreachableBackendError, ChildFailed) as error:
+            except BaseException as error:
+                await self.session.end_forker()
+                if not isinstance(error, UnreachableBackendError | ChildFailed):
+                    raise
                 raise Inconclusive(
                     f"no child process could use the backend: {error}. (If the storage ends with "
                     "its process, declare outlives_process = False.)"

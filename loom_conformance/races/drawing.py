@@ -18,7 +18,7 @@ from .play import KIT
 from .race import Parameters, Race, Reach
 from .scene import Subject
 
-SCHEDULES = 12
+SCHEDULES = 8
 """How many schedules are run with each drawing."""
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from ..contract.operations import AcquireFence, Append, AppendBatch, Operation, ReadFrom, ReadRange
 from ..spi import (
-    BatchEventStore,
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
     EventEnvelope,
     EventStore,
     EventStoreError,
-    FencingEventStore,
-    RangeEventStore,
     StaleFenceError,
     has_ability,
 )
@@ -46,39 +43,51 @@ class Around:
         """Make one call of the store."""
         return await run()
 
+    async def make(self, operation: Operation) -> Any:
+        """Make a call that stands in words already: one is worded once, on however many stores."""
+        return await self.call(operation, lambda: self._beneath(operation))
+
+    def _beneath(self, operation: Operation) -> Any:
+        if isinstance(self.store, Around):
+            return self.store.make(operation)
+        store: Any = self.store
+        match operation:
+            case Append():
+                return store.append(operation.envelope)
+            case AppendBatch():
+                return store.append_batch(list(operation.envelopes))
+            case ReadFrom():
+                return store.read_from(operation.execution_id, operation.first)
+            case ReadRange():
+                return store.read_range(operation.execution_id, operation.first, operation.last)
+            case AcquireFence():
+                return store.acquire_fence(operation.execution_id)
+
     async def append(self, envelope: EventEnvelope, /) -> None:
         """As the store's."""
-        await self.call(Append(envelope), lambda: self.store.append(envelope))
+        await self.make(Append(envelope))
 
     async def read_from(self, execution_id: str, first: int = 0, /) -> Sequence[EventEnvelope]:
         """As the store's."""
-        return await self.call(
-            ReadFrom(execution_id, first), lambda: self.store.read_from(execution_id, first)
-        )
+        found: Sequence[EventEnvelope] = await self.make(ReadFrom(execution_id, first))
+        return found
 
     async def close(self) -> None:
         """As the store's."""
         await self.store.close()
 
     async def _append_batch(self, envelopes: Iterable[EventEnvelope], /) -> None:
-        batch = list(envelopes)
-        store = cast(BatchEventStore, self.store)
-        await self.call(AppendBatch(batch), lambda: store.append_batch(batch))
+        await self.make(AppendBatch(envelopes))
 
     async def _read_range(
         self, execution_id: str, first: int, last: int, /
     ) -> Sequence[EventEnvelope]:
-        store = cast(RangeEventStore, self.store)
-        return await self.call(
-            ReadRange(execution_id, first, last),
-            lambda: store.read_range(execution_id, first, last),
-        )
+        found: Sequence[EventEnvelope] = await self.make(ReadRange(execution_id, first, last))
+        return found
 
     async def _acquire_fence(self, execution_id: str, /) -> int:
-        store = cast(FencingEventStore, self.store)
-        return await self.call(
-            AcquireFence(execution_id), lambda: store.acquire_fence(execution_id)
-        )
+        token: int = await self.make(AcquireFence(execution_id))
+        return token
 
 
 def envelopes_of(operation: Operation) -> tuple[EventEnvelope, ...]:

@@ -200,7 +200,7 @@ async def _bites(stage: Stage, race: Race) -> None:
             subject=wrong.subject,
             runtime=wrong.name,
             headline=True,
-            reach=Reach("bounded", preemptions=3),
+            reach=Reach(),
             limits=limits,
         ),
         3 * SECONDS,

@@ -113,7 +113,7 @@ class QueuesWhileLocked(PlainStore):
 class BreakerNeverCloses(PlainStore):
     """Refuses everything once a write has failed, to spare a storage that is in trouble."""
 
-    PATIENCE: ClassVar[float] = 0.05
+    PATIENCE: ClassVar[float] = 0.15
 
     def __init__(self, path: str) -> None:
         self.open_since: Any = None

@@ -32,6 +32,8 @@ BY_CHANCE: Final = {
     "postgres-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-chunked-batch": frozenset({"BATCH-5"}),
     "sqlite-left-open": frozenset({"APPEND-1"}),
+    "sqlite-unlocked-steps": frozenset({"DUR-4", "FENCE-8"}),
+    "postgres-ordered-by-arrival": frozenset({"FENCE-8"}),
     "sqlite-busy-is-conflict": RACES | {"LIVE-5"},
     "sqlite-no-patience": RACES,
     "sqlite-deferred-transaction": RACES,
