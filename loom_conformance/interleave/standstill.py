@@ -41,7 +41,7 @@ class Standstill:
         def led(loop: asyncio.AbstractEventLoop, work: Work, **options: Any) -> Any:
             owner = _owner(options.get("context"))
             if owner is self and isinstance(work, Coroutine):
-                work = owner._held(work)
+                work = self._held(work)
             if before is not None:
                 return before(loop, work, **options)
             return asyncio.Task(work, loop=loop, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -132,7 +132,9 @@ def diagnose(
         if members[0].likeness >= LEAST_LIKENESS:
             found.append((sum(one.likeness**SHARPNESS for one in members), members[0]))
     found.sort(key=lambda one: (-one[0], one[1].claim.name))
-    return [suspicion for _, suspicion in found[:at_most]]
+    likest = [suspicion for _, suspicion in found[:at_most]]
+    # One that is far is worth a look only where nothing is nearer, and then one is enough.
+    return [one for one in likest if one.fit is not Fit.FAR] or likest[:1]
 
 
 _SILENT: Final = (Outcome.NOT_RUN, Outcome.DECLINED, Outcome.NOT_OFFERED, Outcome.OVERRIDDEN)
@@ -233,6 +235,12 @@ def families() -> Mapping[str, str]:
     """The kinds of faults, each with what its faults have in common."""
     text = files(__package__).joinpath("families.toml").read_text("utf-8")
     return cast("Mapping[str, str]", tomllib.loads(text))
+
+
+def diagnosis_title(diagnosis: Sequence[Mapping[str, Any]]) -> str:
+    """What a report's `diagnosis` is called: what is merely the nearest is no likely fault."""
+    far = all(Fit(one["fit"]) is Fit.FAR for one in diagnosis)
+    return "nearest known fault" if far else "likely fault"
 
 
 def suspicion_text(suspicion: Mapping[str, Any]) -> str:

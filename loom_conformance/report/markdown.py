@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .diagnosis import suspicion_text
+from .diagnosis import diagnosis_title, suspicion_text
 from .document import Document
 from .evidence import evidence_text
 from .outcomes import WORST_FIRST, Outcome
@@ -47,9 +47,10 @@ def _one(report: Document) -> list[str]:
         behind = evidence_text(profile["evidence"])
         lines.append(f"| {_text(name)} | {proven} ({counts}) | {behind} | {caught} |")
     lines.append("")
+    title = diagnosis_title(report["diagnosis"]).capitalize()
     for one in report["diagnosis"]:
         sentence = suspicion_text(one)
-        lines += [f"- Likely fault, {_text(one['family'])}: {_text(sentence)}"]
+        lines += [f"- {title}, {_text(one['family'])}: {_text(sentence)}"]
     lines += ["", *_failures(report)]
     backend = report["backend"]
     build = f" ({backend['build']})" if backend["build"] else ""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .diagnosis import suspicion_text
+from .diagnosis import diagnosis_title, suspicion_text
 from .document import Document
 from .outcomes import LEFT_OUT, WORST_FIRST, Outcome
 from .text import WIDTH, counted, listed, printable, shortened, wrapped
@@ -46,7 +46,7 @@ def summary(report: Document, width: int = WIDTH) -> list[str]:
         if outcome not in QUIET:
             lines += _rules(report, outcome, width)
     if report["diagnosis"]:
-        lines += ["", "likely fault"]
+        lines += ["", diagnosis_title(report["diagnosis"])]
         for one in report["diagnosis"]:
             sentence = suspicion_text(one)
             lines += wrapped(f"{one['family']}: {sentence}", "  ", "    ", width)

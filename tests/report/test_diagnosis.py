@@ -12,6 +12,7 @@ from loom_conformance.report.diagnosis import (
     Fit,
     Suspicion,
     diagnose,
+    diagnosis_title,
     families,
     suspicion_text,
     where_it_fails,
@@ -189,3 +190,14 @@ def test_a_known_fault_is_found_by_itself() -> None:
         if [one.claim.family for one in diagnose(looks(fault), at_most=1)] == [fault.family]
     ]
     assert len(found) >= 0.9 * len(known)
+
+
+def test_the_nearest_of_what_is_far_is_not_called_likely() -> None:
+    far, near = (Suspicion(KNOWN["skips"], fit, 0.1).to_json() for fit in (Fit.FAR, Fit.NEAR))
+    assert diagnosis_title([far]) == "nearest known fault"
+    assert diagnosis_title([near]) == "likely fault"
+
+
+def test_of_faults_that_are_all_far_only_the_nearest_is_named() -> None:
+    found = diagnose(results(["KEY-1", "RANGE-2", "SCOPE-2", "ERR-4", "LIVE-5"]))
+    assert [one.fit for one in found] == [Fit.FAR]

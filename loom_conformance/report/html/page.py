@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ...contract.rules import PROFILES, Rule, rules
 from ...lab.paths import WRITE_PATHS
-from ..diagnosis import suspicion_text
+from ..diagnosis import diagnosis_title, suspicion_text
 from ..document import Document
 from ..evidence import evidence_text
 from ..outcomes import WORST_FIRST, Outcome
@@ -93,7 +93,11 @@ def _environment() -> Environment:
     environment.globals.update(
         symbols=SYMBOLS, diagram=diagram, slug=slug, grouped=grouped, places_of=places_of
     )
-    environment.globals.update(suspicion_text=suspicion_text, evidence_text=evidence_text)
+    environment.globals.update(
+        diagnosis_title=diagnosis_title,
+        suspicion_text=suspicion_text,
+        evidence_text=evidence_text,
+    )
     environment.filters["plain"] = lambda text: text.replace("`", "")
     return environment
 
