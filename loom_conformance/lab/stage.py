@@ -2,8 +2,8 @@
 
 Set-up that fails makes a test inconclusive; only a check of the rule itself breaks the rule.
 A refusal is always checked three ways: the error's class, an unchanged log on another handle (at
-once, and on a fresh one when the test ends), and a next good write on the same handle while the
-error is still held.
+once; and on a fresh one when the test ends, on one write path of each kind), and a next good write
+on the same handle while the error is still held.
 """
 
 from __future__ import annotations
