@@ -35,7 +35,7 @@ BY_CHANCE: Final = {
     "sqlite-unlocked-steps": frozenset({"DUR-4", "FENCE-8"}),
     "postgres-ordered-by-arrival": frozenset({"FENCE-8"}),
     "sqlite-busy-is-conflict": RACES | {"LIVE-5"},
-    "sqlite-no-patience": RACES,
+    "sqlite-no-patience": RACES | {"LIVE-5"},
     "sqlite-deferred-transaction": RACES,
     "postgres-serializable-without-retry": RACES,
 }

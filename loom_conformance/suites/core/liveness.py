@@ -21,8 +21,9 @@ CALLERS = 40
 CROWDS = ((1, 40), (8, 64))
 """Handles, and how many calls are made on them at once."""
 
-PAUSE = 1.0
-"""Seconds for a connect beside one that stands still, if nothing is in its way."""
+PAUSE = 0.5
+"""Seconds for a connect beside one that stands still, if nothing is in its way: enough on a busy
+machine, and less than any store should be patient with a lock."""
 
 PAUSED = 3.0
 """Seconds after which no further place of a connect is tried."""
