@@ -22,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ..backend import Backend
 from ..contract.operations import Operation, Outcome
@@ -31,6 +31,9 @@ from .child import LONGEST_LINE
 from .faults.moments import Moment
 from .history import declarations, decode_outcome, encode_operation
 from .load import Load
+
+PATIENCE: Final = 60.0
+"""Seconds to wait for a process to load the backend, or for an answer that is no call's."""
 
 
 class ChildFailed(Exception):
@@ -73,7 +76,7 @@ class Forker:
         self._socket: socket.socket | None = None
         self._lock = asyncio.Lock()
 
-    async def start(self, patience: float) -> None:
+    async def start(self, patience: float = PATIENCE) -> None:
         """Start it, and have it load the backend.
 
         Raises:
@@ -118,14 +121,11 @@ class Forker:
 
     async def end(self) -> None:
         """Let it go away, which it does when its socket closes; do not trust it to."""
-        process = self._process
         if self._socket is not None:
             self._socket.close()
-        if process is None:
-            return
         try:
             for _ in range(2500):
-                if process.poll() is not None:
+                if self._process is None or self._process.poll() is not None:
                     break
                 await asyncio.sleep(0.002)
         finally:
@@ -157,7 +157,7 @@ class Nursery:
         self,
         backend: type[Backend],
         folder: Path,
-        patience: float = 60.0,
+        patience: float = PATIENCE,
         forker: Forker | None = None,
     ) -> None:
         self.backend = backend

@@ -43,9 +43,6 @@ SET_UP_FACTOR = 6
 
 TRIES_BEFORE_GIVING_UP = 3
 
-FORKER_PATIENCE = 60.0
-"""Seconds for another process to load the backend."""
-
 
 Body = Callable[[Stage], Coroutine[Any, Any, None]]
 
@@ -269,7 +266,7 @@ class Session:
         """
         if self._forker is None:
             forker = Forker(type(self.backend))
-            await forker.start(FORKER_PATIENCE)
+            await forker.start()
             self._forker = forker
         return self._forker
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ..contract.operations import AcquireFence, Append, AppendBatch, Operation, ReadFrom, ReadRange
+from ..lab.history import perform
 from ..spi import (
     DuplicateEnvelopeIdError,
     DuplicateSequenceError,
@@ -47,21 +48,10 @@ class Around:
         """Make a call that stands in words already: one is worded once, on however many stores."""
         return await self.call(operation, lambda: self._beneath(operation))
 
-    def _beneath(self, operation: Operation) -> Any:
+    def _beneath(self, operation: Operation) -> Awaitable[Any]:
         if isinstance(self.store, Around):
             return self.store.make(operation)
-        store: Any = self.store
-        match operation:
-            case Append():
-                return store.append(operation.envelope)
-            case AppendBatch():
-                return store.append_batch(list(operation.envelopes))
-            case ReadFrom():
-                return store.read_from(operation.execution_id, operation.first)
-            case ReadRange():
-                return store.read_range(operation.execution_id, operation.first, operation.last)
-            case AcquireFence():
-                return store.acquire_fence(operation.execution_id)
+        return perform(self.store, operation)
 
     async def append(self, envelope: EventEnvelope, /) -> None:
         """As the store's."""

@@ -64,8 +64,7 @@ class LivenessSuite:
     async def test_several_handles_open_a_fresh_storage_at_the_same_time(
         self, stage: Stage
     ) -> None:
-        if not stage.backend.sets_up_on_connect:
-            raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
+        _needs_set_up_on_connect(stage)
         rounds: list[list[Outcome[Any]]] = []
         for _ in range(stage.settings.rounds(4)):
             address = await stage.own_storage()
@@ -78,8 +77,7 @@ class LivenessSuite:
     async def test_a_handle_opens_a_fresh_storage_that_another_has_half_set_up(
         self, stage: Stage
     ) -> None:
-        if not stage.backend.sets_up_on_connect:
-            raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
+        _needs_set_up_on_connect(stage)
         began = time.monotonic()
         for place in itertools.count(1):
             address = await stage.own_storage()
@@ -236,6 +234,11 @@ class LivenessSuite:
         stage.returned(await staying.read_from(log.execution_id), expected)
         async with stage.fresh(address) as reader:
             await stage.holds(log, handle=reader)
+
+
+def _needs_set_up_on_connect(stage: Stage) -> None:
+    if not stage.backend.sets_up_on_connect:
+        raise NotOffered("set-up is a step of its own here (sets_up_on_connect = False)")
 
 
 def _connecting(
